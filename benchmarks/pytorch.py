@@ -2,14 +2,14 @@
 
     python benchmarks/pytorch.py                                       # the small network, half an hour on two cores
     python benchmarks/pytorch.py --model resnet --precision bfloat16   # the residual network
-    python benchmarks/pytorch.py --repeats 1 --ways eager --ranks 2
+    python benchmarks/pytorch.py --repeats 1 --modes eager --ranks 2
     python benchmarks/pytorch.py --batch 4096 --precision tf32 --ranks 1   # on a GPU
 
 Both sides train the same network with batch norm on generated images, 512 samples a rank and step, with the same flips
 and shifts, Nesterov momentum, and the loss and accuracy of each step. Both compute on the GPU if both see one, and on
 the processor if neither does. In bfloat16, PyTorch uses autocast; in float32, neither side uses TF32. Each pair is run
 A B A B ..., and a ratio is the median of the ratios of neighbors. The steps of the first epoch are warm-up on both
-sides, compiling included. PyTorch's ways:
+sides, compiling included. PyTorch's modes:
 
 eager           default settings: convolutions in the layout [batch, channels, height, width]
 channels_last   the same, with the channels last in memory, as in TensorFlow
@@ -30,7 +30,7 @@ from ddl.text import plural
 from throughput import PARAMETERS, SAMPLES, check_work, ours
 from turns import compare_images_per_s
 
-WAYS = ("eager", "channels_last", "compiled")
+MODES = ("eager", "channels_last", "compiled")
 SIDE, SHIFT = 32, 4
 RANKS = (1, 2)
 PROCESSOR = "the processor"
@@ -64,13 +64,13 @@ def samples_of(batch):
     return max(SAMPLES, 12 * batch)
 
 
-def theirs(model, precision, way, ranks, batch, steps, device):
+def theirs(model, precision, mode, ranks, batch, steps, device):
     """Return a function that trains with PyTorch and returns images/s."""
 
     def measure():
         threads = threads_of(ranks, device)
         how = {"workers": ranks, "threads": threads, "oversubscribe": True, "cluster": "torchrun"}
-        result = launch(__file__, args=["--train", model, precision, way, batch, steps], **how).result
+        result = launch(__file__, args=["--train", model, precision, mode, batch, steps], **how).result
         asked = {"ranks": ranks, "threads_per_rank": threads, "parameters": PARAMETERS[model], "device": device}
         check_work(result, {**asked, "samples": steps * ranks * batch})
         return result["images_per_s"]
@@ -78,7 +78,7 @@ def theirs(model, precision, way, ranks, batch, steps, device):
     return measure
 
 
-def train(name, precision, way, batch_size, steps):
+def train(name, precision, mode, batch_size, steps):
     """Train on this rank, and record the speed."""
     import torch
     import torch.distributed as dist
@@ -97,13 +97,13 @@ def train(name, precision, way, batch_size, steps):
     data = load("synthetic", train_samples=samples, test_samples=100)
     pictures = torch.tensor(data.train_images, device=device)
     labels = torch.tensor(data.train_labels, device=device).long()
-    layout = torch.contiguous_format if way == "eager" else torch.channels_last
+    layout = torch.contiguous_format if mode == "eager" else torch.channels_last
     torch.manual_seed(0)
     network = residual_network() if name == "resnet" else torch_strategy.network(10, "batch")
     network = network.to(device, memory_format=layout)
     trained = sum(math.prod(weight.shape) for weight in network.parameters())
     model = nn.parallel.DistributedDataParallel(network) if ranks > 1 else network
-    if way == "compiled":
+    if mode == "compiled":
         model = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), 0.05, 0.9, nesterov=True)
     every = ranks * batch_size
@@ -199,14 +199,14 @@ def pairs(options, device):
     """Return every pair's two sides: a name and a function that measures it."""
     model, precision, batch, steps = options.model, options.precision, options.batch, options.steps
 
-    def sides(way, ranks):
+    def sides(mode, ranks):
         threads, samples = threads_of(ranks, device), samples_of(batch)
-        return f"{way}, {plural(ranks, 'rank')} x {plural(threads, 'thread')}", {
+        return f"{mode}, {plural(ranks, 'rank')} x {plural(threads, 'thread')}", {
             "train_cifar.py": ours(model, ranks, threads, ranks * batch, steps, precision, samples),
-            f"PyTorch, {way}": theirs(model, precision, way, ranks, batch, steps, device),
+            f"PyTorch, {mode}": theirs(model, precision, mode, ranks, batch, steps, device),
         }
 
-    return dict(sides(way, ranks) for ranks in options.ranks for way in options.ways)
+    return dict(sides(mode, ranks) for ranks in options.ranks for mode in options.modes)
 
 
 def main():
@@ -221,7 +221,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60, help="of each measurement (default: 60)")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], choices=RANKS)
-    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
+    parser.add_argument("--modes", nargs="+", default=MODES, choices=MODES)
     parser.add_argument("--output", type=Path, default=Path("build/pytorch.json"))
     options = parser.parse_args()
     if options.steps <= (warm_up := samples_of(options.batch) // options.batch):

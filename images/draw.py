@@ -29,22 +29,22 @@ def heads():
 
 
 def course_map():
-    """The cores in order, as one way, and under each the branches that lead deeper, with the minutes of each head."""
+    """The cores in order, as one way, and under each its second notebooks, with the minutes of each head."""
     lessons = heads()
     cores = [name for name in lessons if re.match(r"\d+\.", name)]
-    branches = {core: [name for name in lessons if name[0] == core[0] and name != core] for core in cores}
+    second_notebooks = {core: [name for name in lessons if name[0] == core[0] and name != core] for core in cores}
     told = "; ".join(
         f"{core}, {lessons[core][2]} minutes"
-        + "".join(f", and deeper {name}, {lessons[name][2]} minutes" for name in branches[core])
+        + "".join(f", and deeper {name}, {lessons[name][2]} minutes" for name in second_notebooks[core])
         for core in cores
     )
     columns, column, box, branch = 3, 232, 212, 78
     tops = [84]  # of each line of cores
     for begin in range(columns, len(cores), columns):
-        above = max(len(branches[core]) for core in cores[begin - columns : begin])
+        above = max(len(second_notebooks[core]) for core in cores[begin - columns : begin])
         tops.append(tops[-1] + 140 + branch * above + 26)
     right = 20 + column * (columns - 1) + box
-    height = tops[-1] + 140 + branch * max(len(branches[core]) for core in cores[columns * (len(tops) - 1) :])
+    height = tops[-1] + 140 + branch * max(len(second_notebooks[core]) for core in cores[columns * (len(tops) - 1) :])
     drawing = Drawing(right + 24, height, "Map of the course", f"Start_Here leads to the lessons in order: {told}.")
     _, question, minutes = HEAD.search((SOURCES / "Start_Here.py").read_text(encoding="utf-8")).groups()
     drawing.box(20, 16, right - 20, 38, "Start_Here", color=GREEN)
@@ -61,7 +61,7 @@ def course_map():
         elif number:  # from the end of the line above
             before, turn = tops[number // columns - 1] + 60, (right + 12, top - 18)
             drawing.arrow((right, before), (turn[0], before), turn, (x + box / 2, turn[1]), (x + box / 2, top - 2))
-        for row, name in enumerate(branches[core]):
+        for row, name in enumerate(second_notebooks[core]):
             y = top + 140 + branch * row
             title, _, minutes = lessons[name]
             letter, _, subject = title.partition(". ")

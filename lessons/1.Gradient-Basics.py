@@ -37,7 +37,7 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 import pandas as pd
 
 from ddl import launch
-from course import check, compare_guess, hint, plot, ring, sgd, yours
+from course import check, compare_guess, hint, plot, ring, sgd, working
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -150,7 +150,7 @@ assert math.isclose(grad_multi(w=2, data=small), 0.64 / 3, rel_tol=1e-6)
 guess_limit = None  # a learning rate
 
 # %% tags=["demo"]
-gradient = yours(grad_multi, descent.gradient, 1.5, noisy)
+gradient = working(grad_multi, descent.gradient, 1.5, noisy)
 plot.slider(
     lambda lr: plot.plot_descent(easy, lr, gradient=gradient),
     "lr", 0.002, 0.2, start=0.02,
@@ -432,7 +432,7 @@ run = launch(
 # `worker_gradient`, if it is right:
 
 # %% tags=["demo"]
-own = yours(worker_gradient, descent.gradient, 1.5, noisy)
+own = working(worker_gradient, descent.gradient, 1.5, noisy)
 w, rows = 0.0, []
 shards = [many[rank::workers].tolist() for rank in range(workers)]
 for event in (e for e in run.events() if e["event"] == "step"):

@@ -526,7 +526,7 @@ mistakes.excerpt(hunted["none"])
 # %% [markdown]
 # ### Checks on what the ranks saw
 #
-# `mistakes.witnesses(run)` returns a list with one dictionary per rank, rank 0's first,
+# `mistakes.step_records(run)` returns a list with one dictionary per rank, rank 0's first,
 # with these keys:
 #
 # - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum of the initial weights;
@@ -578,44 +578,44 @@ def drifting(ranks):
 # 3. `together = zip(*(rank["steps"] for rank in ranks))`
 
 # %% nbgrader={"grade": true, "grade_id": "q05_checks_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-def witness(*samples, began="aa", updates=("u1", "u2")):
+def step_log(*samples, began="aa", updates=("u1", "u2")):
     steps = [{"samples": list(some), "update": update, "weights": "ff"}
              for some, update in zip(samples, updates)]
     return {"weights": began, "steps": steps}
 
 
-one, two = witness([0, 1], [4, 5]), witness([2, 3], [6, 7])
+one, two = step_log([0, 1], [4, 5]), step_log([2, 3], [6, 7])
 assert not shared_samples([one, two]), (
     f"shared_samples returned {shared_samples([one, two])}, though no sample is on two ranks"
 )
 assert shared_samples([one, one]), "identical batches"
 assert not began_apart([one, two]) and not drifting([one, two])
-assert began_apart([one, two, witness(began="bb")])
-assert drifting([one, witness([2], [6], updates=("u1", "u3"))])
-assert not shared_samples([witness([0, 1], [2, 3]), witness([2, 3], [0, 1])]), (
+assert began_apart([one, two, step_log(began="bb")])
+assert drifting([one, step_log([2], [6], updates=("u1", "u3"))])
+assert not shared_samples([step_log([0, 1], [2, 3]), step_log([2, 3], [0, 1])]), (
     "the same samples, but in different steps"
 )
-assert began_apart([one, witness(began="bb"), two]), "the middle one differs"
+assert began_apart([one, step_log(began="bb"), two]), "the middle one differs"
 ### BEGIN HIDDEN TESTS
-assert shared_samples([one, two, witness([8, 9], [7, 8])])
-assert not shared_samples([witness([0, 0]), witness([1, 1])])
+assert shared_samples([one, two, step_log([8, 9], [7, 8])])
+assert not shared_samples([step_log([0, 0]), step_log([1, 1])])
 assert not shared_samples([one]) and not drifting([one])
-assert drifting([one, witness([1], [2], updates=("u2", "u1"))])
+assert drifting([one, step_log([1], [2], updates=("u2", "u1"))])
 for k in range(4):  # one rank differs, at first or in one step
-    ranks = [witness([j], began="ab"[k == j]) for j in range(4)]
+    ranks = [step_log([j], began="ab"[k == j]) for j in range(4)]
     assert began_apart(ranks) and not drifting(ranks)
     for i in range(3):
         updates = ["uvw"[:i] + "x" + "uvw"[i + 1:], "uvw"]
-        assert drifting([witness([0], [0], [0], updates=updates[k != j])
+        assert drifting([step_log([0], [0], [0], updates=updates[k != j])
                          for j in range(4)])
         batches = [[[9 * j + m, 9 * j + m + 1] for m in (0, 2, 4)]
                    for j in range(4)]
         for step, shared in ((i - 1, False), (i, True)):
             batches[k][i][1] = batches[(k + 1 + i) % 4][step][0]
-            four = [witness(*some, updates="uvw") for some in batches]
+            four = [step_log(*some, updates="uvw") for some in batches]
             assert bool(shared_samples(four)) == shared
 assert not began_apart([one])
-assert began_apart([witness(began=b) for b in "abc"])
+assert began_apart([step_log(began=b) for b in "abc"])
 later = {**one, "steps": [{**step, "weights": "ee"} for step in one["steps"]]}
 assert not began_apart([one, later]) and not drifting([one, later])
 ### END HIDDEN TESTS
@@ -667,37 +667,37 @@ def second_writer(ranks):
 # 3. `rates = [step["rate"] for rank in ranks for step in rank["steps"]]`
 
 # %% nbgrader={"grade": true, "grade_id": "q06_more_checks_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-def witness(rank, counted=4, rate=0.1, wrote=None, steps=2):
+def step_log(rank, counted=4, rate=0.1, wrote=None, steps=2):
     step = {"samples": [8 * rank, 8 * rank + 1], "rate": rate}
     return {"rank": rank, "rate_of_one_rank": 0.05, "wrote": wrote,
             "samples_counted": counted, "steps": [step] * steps}
 
 
-right = [witness(0, wrote="weights.npz"), witness(1)]
+right = [step_log(0, wrote="weights.npz"), step_log(1)]
 assert not miscounted(right), (
     f"miscounted returned {miscounted(right)}, though 2 ranks × 2 steps × 2 samples are 8"
 )
 assert not not_scaled(right), "2 × 0.05 is 0.1"
 assert not second_writer(right), "rank 0 wrote, and nobody else"
-assert miscounted([witness(0, counted=8), witness(1, counted=8)])
-assert not_scaled([witness(0, rate=0.05), witness(1, rate=0.05)])
-assert second_writer([witness(0, wrote="a"), witness(1, wrote="a")])
-assert miscounted([witness(0), witness(1, counted=3)]), "4 + 3 of 8 samples"
-assert not miscounted([witness(0, counted=3), witness(1, counted=5)]), (
+assert miscounted([step_log(0, counted=8), step_log(1, counted=8)])
+assert not_scaled([step_log(0, rate=0.05), step_log(1, rate=0.05)])
+assert second_writer([step_log(0, wrote="a"), step_log(1, wrote="a")])
+assert miscounted([step_log(0), step_log(1, counted=3)]), "4 + 3 of 8 samples"
+assert not miscounted([step_log(0, counted=3), step_log(1, counted=5)]), (
     "3 + 5 are the 8 samples"
 )
-assert not not_scaled([witness(k, rate=0.100003) for k in (0, 1)]), (
+assert not not_scaled([step_log(k, rate=0.100003) for k in (0, 1)]), (
     "3 in 100,000 off is near enough"
 )
-assert second_writer([witness(0), witness(1, wrote="a")]), "rank 1 wrote"
+assert second_writer([step_log(0), step_log(1, wrote="a")]), "rank 1 wrote"
 ### BEGIN HIDDEN TESTS
-assert not miscounted([witness(0, counted=2, steps=1), witness(1)])
-assert miscounted([witness(0, counted=799, steps=400), witness(1)])
+assert not miscounted([step_log(0, counted=2, steps=1), step_log(1)])
+assert miscounted([step_log(0, counted=799, steps=400), step_log(1)])
 uneven = [{"samples": [1, 2, 3]}, {"samples": [4]}, {"samples": [5, 6, 7]}]
-assert not miscounted([{**witness(0, counted=7), "steps": uneven}, right[1]])
-assert not_scaled([*right, witness(2)])
+assert not miscounted([{**step_log(0, counted=7), "steps": uneven}, right[1]])
+assert not_scaled([*right, step_log(2)])
 for one in (0.001, 0.05, 20):  # one rate is off, then near enough
-    ranks = [{**witness(k), "rate_of_one_rank": one, "steps": [
+    ranks = [{**step_log(k), "rate_of_one_rank": one, "steps": [
         {"samples": [k], "rate": 3 * one} for _ in "abc"]} for k in range(3)]
     for k in range(9):
         step = ranks[k // 3]["steps"][k % 3]
@@ -706,12 +706,12 @@ for one in (0.001, 0.05, 20):  # one rate is off, then near enough
             assert not_scaled(ranks)
         step["rate"] = 3 * one * (1 + (-1) ** k * 3e-5)
         assert not not_scaled(ranks)
-assert not second_writer([witness(0)])
-assert not second_writer([witness(0, wrote="a")])
+assert not second_writer([step_log(0)])
+assert not second_writer([step_log(0, wrote="a")])
 for k in (1, 2, 3):
-    some = [witness(j, wrote="b" if j == k else None) for j in range(4)]
+    some = [step_log(j, wrote="b" if j == k else None) for j in range(4)]
     assert second_writer(some)
-    assert second_writer([witness(0, wrote="a"), *some[1:]])
+    assert second_writer([step_log(0, wrote="a"), *some[1:]])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -727,7 +727,7 @@ mistakes.excerpt(hunted["A"])
 
 # %% [markdown]
 # Change the letter above, or call your checks:
-# `drifting(mistakes.witnesses(hunted["A"]))`.
+# `drifting(mistakes.step_records(hunted["A"]))`.
 #
 # **Question 7** (3 points)
 #
@@ -784,7 +784,7 @@ mistakes.outcomes(eighth)
 # Five seeds do not tell the two apart by held-out accuracy.
 
 # %% [markdown]
-# Your check finds it: `drifting(mistakes.witnesses(eighth[1]))`. Keras 2's `fit` asks
+# Your check finds it: `drifting(mistakes.step_records(eighth[1]))`. Keras 2's `fit` asks
 # the *optimizer* for gradients, where Horovod averages them; Keras 3's has its own
 # tape. So this course refuses Keras 3.
 

@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 65 minutes, of which the runs take about one |
+# | time | 75 minutes, of which the runs take about one |
 # | hardware | two cores |
 # | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
 #

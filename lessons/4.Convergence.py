@@ -30,7 +30,7 @@ import numpy as np
 import json
 
 from course import check, compare_guess, critical, hint, plot, recorded, tuning
-from course import yours
+from course import working
 from course.training import schedule
 from ddl import compare, launch
 from ddl.paired_stats import by_seed, paired
@@ -42,7 +42,7 @@ SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
 smoke, ghost = size == "smoke", 32
 
 # %% tags=["demo"]
-search = recorded("convergence-tuning")  # of a learning rate for each arm
+search = recorded("convergence-tuning")  # of a learning rate for each configuration
 grids = tuning.grids(search)
 base_rate = grids["small batch + BN"].best
 fixed = dict(
@@ -50,17 +50,17 @@ fixed = dict(
     learning_rate=base_rate, ghost_batch=ghost, statistics="recomputed",
     precision="auto",
 )
-arms = recorded("convergence-cifar10")  # five seeds each
+configurations = recorded("convergence-cifar10")  # five seeds each
 
 
 def only(runs, *names):
-    """Return the runs of these arms."""
+    """Return the runs of these configurations."""
     return [run for run in runs if run.name in names]
 
 
 def accuracy(name):
-    """Return an arm's held-out accuracy in percent, by seed."""
-    found = by_seed(only(arms, name), "test_accuracy")
+    """Return a configuration's held-out accuracy in percent, by seed."""
+    found = by_seed(only(configurations, name), "test_accuracy")
     return {seed: 100 * value for seed, value in found.items()}
 
 # %% tags=["demo"]
@@ -107,7 +107,7 @@ plot.plot_convergence([small, large])
 
 # %% [markdown]
 # Both trained equally long in **epochs**, but the large batch took a sixteenth of the
-# **steps**. In the recorded runs each has its own best learning rate. A third arm takes
+# **steps**. In the recorded runs each has its own best learning rate. A third configuration takes
 # the small batch for as few steps as the large one, so it sees a sixteenth of the images;
 # its learning rate was not tuned.
 
@@ -137,7 +137,7 @@ say("equal steps", accuracy("small batch + BN, few steps"), large_seeds);
 
 # %% tags=["demo", "recorded"]
 sweeps = recorded("critical-batch")
-curve = critical.critical_batch(sweeps, arm="SGD with momentum")
+curve = critical.critical_batch(sweeps, configuration="SGD with momentum")
 best_rate = {point.batch: point.rate for point in curve.points}
 
 # %% tags=["demo", "recorded"]
@@ -244,7 +244,7 @@ def course_fit(batches, steps):
 if tried[0].result["data"]["name"] != "cifar10":  # as the recorded runs
     at = {p.batch: p.steps for p in curve.points
           if p.batch in (64, 256, 1024)}
-line = yours(fit, course_fit, [32, 128, 512], [1_700, 500, 200])
+line = working(fit, course_fit, [32, 128, 512], [1_700, 500, 200])
 s_min, b_crit = line([*at], [*at.values()]) if len(at) > 1 else (math.nan, 0)
 print(f"S_min {s_min:,.0f}, B_crit {b_crit:,.0f}: batch 4,096 takes "
       f"{s_min * (1 + b_crit / 4096):,.0f} steps by your curve")
@@ -391,7 +391,7 @@ for rule in ("fixed", "Linear", None, "", "lin"):
 # Train the large batch with your learning rates, by the square-root rule:
 
 # %% tags=["demo"]
-rate = yours(rate_at, schedule.rate_at, 5, 90, 10, 0.1, 1024, "linear")
+rate = working(rate_at, schedule.rate_at, 5, 90, 10, 0.1, 1024, "linear")
 epoch_steps = fixed["train_samples"] // large_batch
 steps = epoch_steps * fixed["epochs"]
 rates = [rate(step, steps, epoch_steps, base_rate, large_batch, "sqrt")
@@ -417,8 +417,8 @@ guess_warm = None  # points
 
 # %% tags=["demo", "recorded"]
 gain = paired(
-    by_seed(only(arms, "+ linear scaling"), "test_accuracy"),
-    by_seed(only(arms, "+ linear scaling, warm-up"), "test_accuracy"),
+    by_seed(only(configurations, "+ linear scaling"), "test_accuracy"),
+    by_seed(only(configurations, "+ linear scaling, warm-up"), "test_accuracy"),
 )
 compare_guess(guess_warm, 100 * gain.mean, "points that warm-up adds")
 
@@ -443,15 +443,15 @@ say("linear, against the best, both warmed up", accuracy("+ warm-up"), linear);
 # apart with two seeds each, so take all within 0.2 points of the best:
 
 # %% tags=["demo", "recorded"]
-def near_best(arm):
-    means = grids[arm].means
-    return [r for r in means if means[r] > means[grids[arm].best] - 0.002]
+def near_best(configuration):
+    means = grids[configuration].means
+    return [r for r in means if means[r] > means[grids[configuration].best] - 0.002]
 
 
 single = near_best("small batch + BN")
-for arm in ("large batch + BN", "+ warm-up"):
-    rates = near_best(arm)
-    print(f"{arm}: {rates[0] / single[-1]:g} to {rates[-1] / single[0]:g} "
+for configuration in ("large batch + BN", "+ warm-up"):
+    rates = near_best(configuration)
+    print(f"{configuration}: {rates[0] / single[-1]:g} to {rates[-1] / single[0]:g} "
           "times; by the linear rule 16 times")
 
 # %% [markdown]
@@ -475,26 +475,26 @@ for arm in ("large batch + BN", "+ warm-up"):
 # %% [markdown]
 # ## 4. The comparison
 #
-# The table has all recorded **arms** (runs of one configuration with different seeds), each
+# The table has all recorded **configurations** (each with runs of different seeds), each
 # named after what it adds. **LARS** and **LAMB** give each layer a step size of its own
 # ([4c](4c.Rules-and-Layers.ipynb), section 2).
 #
-# **Predict first.** How many points behind the small batch is the *best* large-batch arm?
+# **Predict first.** How many points behind the small batch is the *best* large-batch configuration?
 
 # %% tags=["demo"]
 guess_left = None  # points
 
 # %% tags=["demo", "recorded"]
-table = compare(arms, against="small batch + BN", margin=1.0)
+table = compare(configurations, against="small batch + BN", margin=1.0)
 behind = table[table["global_batch"] == 1024].sort_values("test_accuracy")
 compare_guess(guess_left, -behind["difference_points"].iloc[-1],
-              f"points that the best, {behind['arm'].iloc[-1]}, is behind")
+              f"points that the best, {behind['configuration'].iloc[-1]}, is behind")
 
 # %% tags=["demo", "recorded"]
 table
 
 # %% tags=["demo", "recorded"]
-plot.plot_differences(arms, against="small batch + BN", margin=1.0)
+plot.plot_differences(configurations, against="small batch + BN", margin=1.0)
 
 # %% [markdown] tags=["claims"]
 # Nothing closes the gap to the small batch. With ten other seeds a warm-up helps the small

@@ -50,7 +50,7 @@ SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
 smoke, ghost = size == "smoke", 32
 
 # %% tags=["demo"]
-search = recorded("convergence-tuning")  # of a learning rate for each arm
+search = recorded("convergence-tuning")  # of a learning rate for each configuration
 grids = tuning.grids(search)
 base_rate = grids["small batch + BN"].best
 fixed = dict(
@@ -61,7 +61,7 @@ fixed = dict(
 
 
 def only(runs, *names):
-    """Return the runs of these arms."""
+    """Return the runs of these configurations."""
     return [run for run in runs if run.name in names]
 
 # %% [markdown]
@@ -272,7 +272,7 @@ assert math.isclose(value, 0, abs_tol=1e-9)  # every rank had the same data
 
 # %% tags=["demo", "recorded"]
 sweeps = recorded("critical-batch")
-curve = critical.critical_batch(sweeps, arm="SGD with momentum")
+curve = critical.critical_batch(sweeps, configuration="SGD with momentum")
 tried = [
     launch(
         "train_cifar.py", name=f"batch {batch}", global_batch=batch,
@@ -306,7 +306,7 @@ compare_guess(guess_times, frozen.middle / curve.fit.critical, "times")
 # %% tags=["demo", "recorded"]
 judged = [
     run for run in sweeps
-    if (run.result["arm"], run.result["role"])
+    if (run.result["configuration"], run.result["role"])
     == ("SGD with momentum", "judged")
 ]
 noise = {"frozen weights": frozen}
@@ -327,13 +327,13 @@ plot.plot_critical_batch(curve, noise=noise)
 
 # %% tags=["demo", "recorded"]
 found = {
-    arm: critical.critical_batch(sweeps, arm=arm)
-    for arm in ("plain SGD", "SGD with momentum", "LAMB")
+    configuration: critical.critical_batch(sweeps, configuration=configuration)
+    for configuration in ("plain SGD", "SGD with momentum", "LAMB")
 }
 
 # %% tags=["demo", "recorded"]
-for arm, curve in found.items():
-    print(f"{arm}: critical batch {curve.fit}; fewest steps "
+for configuration, curve in found.items():
+    print(f"{configuration}: critical batch {curve.fit}; fewest steps "
           f"{curve.fit.steps_min:,.0f}, samples {curve.fit.samples_min:,.0f}")
 curve = found["SGD with momentum"]
 for what, scale in noise.items():
@@ -362,7 +362,7 @@ for what, scale in noise.items():
 # everything was tuned.
 #
 # A gap should show with few images and no augmentation, so that the network can memorize
-# them, and between arms that stop at the first epoch with a *training* loss below 0.3.
+# them, and between configurations that stop at the first epoch with a *training* loss below 0.3.
 #
 # **Predict first.** At the same training loss, how many points of held-out
 # accuracy does batch 1,024 lose against 64?
@@ -391,7 +391,7 @@ compare(matched, against="small batch, to a loss")
 
 # %% [markdown]
 # The first table has equal epochs and, in its last row, equal steps; the second equal
-# training losses. Differences are **paired**: what a seed does to both arms cancels. If the
+# training losses. Differences are **paired**: what a seed does to both configurations cancels. If the
 # 95 % interval of the mean difference crosses 0, the sign is not known. "Within the margin"
 # is a *claim*: the interval lies inside a margin that was set before (here ±1 point). A
 # smaller difference may well be real.
@@ -400,7 +400,7 @@ compare(matched, against="small batch, to a loss")
 # **Question 3** (4 points)
 #
 # Write `verdict(first, second, margin)`. `first` and `second` map seeds to the
-# held-out accuracy (%) of two arms. Take the differences second − first of the
+# held-out accuracy (%) of two configurations. Take the differences second − first of the
 # seeds that both have, and their 95 % interval: mean ± $t\,s/\sqrt n$, where
 # $s$ is the sample standard deviation (divided by $n-1$) and $t$ is
 # `T95[n - 1]`. Return
@@ -591,7 +591,7 @@ for column, measure in MEASURES.items():
     for part in (between_settings, within_settings):
         print(f"{measure}: {part(table, column, 'test_error')}")
 columns = [*MEASURES, "clean_loss", "test_loss", "test_error"]
-settings = pd.DataFrame(table).groupby(["arm", "learning_rate"], sort=False)
+settings = pd.DataFrame(table).groupby(["configuration", "learning_rate"], sort=False)
 settings[columns].mean().round(3)
 
 # %% [markdown] tags=["claims"]
@@ -642,14 +642,14 @@ guess_ghost = None  # images
 # %% tags=["demo", "recorded"]
 ghosts = recorded("ghost-batches")
 ranking = compare(ghosts).sort_values("test_accuracy")
-compare_guess(guess_ghost, ranking["arm"].iloc[-1], "has the highest mean")
+compare_guess(guess_ghost, ranking["configuration"].iloc[-1], "has the highest mean")
 
 # %% tags=["demo", "recorded"]
 plot.plot_differences(ghosts, against="ghost batch 32")
 
 # %% [markdown]
 # Before each evaluation the statistics are **recomputed** from 1,000 training images, so
-# that the arms differ only in how they trained. All use the learning rate that was best for
+# that the configurations differ only in how they trained. All use the learning rate that was best for
 # a ghost batch of 32.
 
 # %% [markdown]

@@ -10,7 +10,7 @@
 # | before this | [4. Convergence](4.Convergence.ipynb); [4b](4b.Convergence-in-Depth.ipynb) helps |
 #
 # Your own runs are small and have one seed: they show the method. Every claim rests on
-# **recorded** runs: more images, five seeds, and for most arms a learning rate that was chosen
+# **recorded** runs: more images, five seeds, and for most configurations a learning rate that was chosen
 # on images which neither training nor the final test used.
 
 # %% tags=["parameters"]
@@ -39,7 +39,7 @@ ghost = 32
 climb = {"reader": 1, "smoke": 0.5, "full": 5}[size]  # epochs of warm-up
 
 # %% tags=["demo"]
-search = recorded("convergence-tuning")  # of a learning rate for each arm
+search = recorded("convergence-tuning")  # of a learning rate for each configuration
 grids = tuning.grids(search)
 base_rate = grids["small batch + BN"].best
 fixed = dict(
@@ -47,11 +47,11 @@ fixed = dict(
     learning_rate=base_rate, ghost_batch=ghost, statistics="recomputed",
     precision="auto",
 )
-arms = recorded("convergence-cifar10")  # five seeds each
+configurations = recorded("convergence-cifar10")  # five seeds each
 
 
 def only(runs, *names):
-    """Return the runs of these arms."""
+    """Return the runs of these configurations."""
     return [run for run in runs if run.name in names]
 
 
@@ -64,10 +64,10 @@ def only(runs, *names):
 # them and pulls them back. For optimizers such as Adam, it is the square root that keeps
 # this spread (Malladi et al., 2022).
 #
-# Each recorded arm has its own grid of learning rates, a factor of 2 apart, which was to grow
+# Each recorded configuration has its own grid of learning rates, a factor of 2 apart, which was to grow
 # until the best was not at its edge. (Two end one step too early: their last rate is less than
 # 0.1 points behind, within the noise of two seeds.) It was searched on *validation* images, with seeds that are
-# not judged: choosing on the test images would flatter every arm. A rule is right if its
+# not judged: choosing on the test images would flatter every configuration. A rule is right if its
 # learning rate is near the top of the curve, not if it beats *no* scaling.
 #
 # **Predict first.** How many points lie between the two rules in your own runs, both
@@ -121,7 +121,7 @@ plot.plot_schedule({
 
 # %% tags=["demo", "recorded"]
 compare(
-    only(arms, "large batch + BN, same rate", "+ linear scaling",
+    only(configurations, "large batch + BN, same rate", "+ linear scaling",
          "+ linear scaling, warm-up", "+ square-root scaling, warm-up",
          "large batch + BN"),
     against="large batch + BN",
@@ -130,7 +130,7 @@ compare(
 # %% [markdown]
 # Warm-up and the square-root rule do something similar: both keep the first steps
 # short. So ask what each remedy adds once the others are in place. Warm-up also costs
-# steps: one of four epochs in the recorded runs, one of six in yours, 5 of 90 in the
+# steps: one of four epochs in the recorded runs, one of six in working, 5 of 90 in the
 # paper.
 #
 # Horovod's `LearningRateWarmupCallback` takes the *scaled* learning rate, and starts at 1/size
@@ -313,7 +313,7 @@ assert np.allclose(tiny[0], 0), "the length of the step is that of w"
 # %% [markdown]
 # LARS's paper has the trust coefficient 0.001; the course's default is 0.02,
 # with correspondingly lower learning rates. **Weight decay** pulls all weights
-# toward 0 in every step; it is 0 in *every* arm here, but not in the papers.
+# toward 0 in every step; it is 0 in *every* configuration here, but not in the papers.
 # Biases and the norms' own weights take 1 for the factor.
 #
 # Your 60 steps are a third of the recorded ones, so SGD (section 1, with a warm-up), LARS and
@@ -327,7 +327,7 @@ guess_lars = None  # points
 
 # %% tags=["demo"]
 def layerwise(name, recipe):
-    """Train with half of an arm's best recorded learning rate."""
+    """Train with half of a configuration's best recorded learning rate."""
     half = grids[name].best / 2
     options = dict(fixed, recipe=recipe, learning_rate=half / k)  # at 64
     return launch(
@@ -347,11 +347,11 @@ compare_guess(guess_lars, 100 * points, "points that LARS gains in your run")
 
 # %% [markdown]
 # One seed, and learning rates that were tuned for more steps: don't believe it yet. The
-# recorded arms have five seeds, a learning rate tuned for each, and both trust coefficients:
+# recorded configurations have five seeds, a learning rate tuned for each, and both trust coefficients:
 
 # %% tags=["demo", "recorded"]
 compare(
-    only(arms, "+ warm-up", "LARS", "LARS, trust 0.001", "LAMB"),
+    only(configurations, "+ warm-up", "LARS", "LARS, trust 0.001", "LAMB"),
     against="+ warm-up",
 )
 
@@ -364,7 +364,7 @@ compare(
 # An interval that contains 0 and reaches beyond the margin decides nothing, however
 # small its mean: five seeds were too few. With the coefficient 0.001 the
 # layers' steps get shorter, but the global rate, raised to suit the layers, also hits
-# biases and norms. Does that arm test *their* learning rate? `bias_rate` gives them a
+# biases and norms. Does that configuration test *their* learning rate? `bias_rate` gives them a
 # part of it, here an eighth, which was chosen like the learning rates. Five other
 # seeds:
 

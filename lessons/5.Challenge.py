@@ -311,7 +311,7 @@ guess_reference = None  # percent
 reference = [
     100 * run.result["private_accuracy"]
     for run in recorded("challenge-times")
-    if run.result["arm"] == "reference"
+    if run.result["configuration"] == "reference"
 ]
 compare_guess(guess_reference, np.mean(reference), "% of the private images")
 

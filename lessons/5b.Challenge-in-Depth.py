@@ -257,9 +257,9 @@ plot.plot_step_times([parts])
 
 # %% tags=["demo", "recorded"]
 seconds = {
-    arm: np.median([run.result["seconds"] / run.result["samples"]
-                    for run in turns if run.result["arm"] == arm])
-    for arm in ("reference", "longer, in bfloat16")
+    configuration: np.median([run.result["seconds"] / run.result["samples"]
+                    for run in turns if run.result["configuration"] == configuration])
+    for configuration in ("reference", "longer, in bfloat16")
 }
 round(seconds["longer, in bfloat16"] / seconds["reference"], 2)
 
@@ -281,7 +281,7 @@ guess_more = None  # times
 
 # %% tags=["demo", "recorded"]
 curve = critical.critical_batch(
-    recorded("critical-batch"), arm="SGD with momentum"
+    recorded("critical-batch"), configuration="SGD with momentum"
 )
 samples = GLOBAL_BATCH * curve.fit.steps(GLOBAL_BATCH)
 compare_guess(guess_more, samples / (64 * curve.fit.steps(64)),
@@ -336,7 +336,7 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 
 # %% [markdown]
 # To learn what an idea is worth *here*, leave it out and keep all the rest, the seeds
-# too. Each arm has its own best of five to seven settings of learning rate and
+# too. Each configuration has its own best of five to seven settings of learning rate and
 # momentum, by the mean of three seeds ([more](../docs/findings.md)). The recorded runs
 # take one epoch in bfloat16, with a narrower network. Muon, whitening, width late, label
 # smoothing and faster norm statistics were left out on another processor than "one pass" ran
@@ -365,7 +365,7 @@ plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 # matters as much. Without late widening accuracy is lower at equal multiplications, but not at
 # equal weights. In these runs whitening and faster norm statistics also matter. Without small
 # shifts, without faster biases, and with plain widths of equal weights these runs end higher
-# on average: three of the published tricks cost accuracy in one epoch. Nine of the eleven arms
+# on average: three of the published tricks cost accuracy in one epoch. Nine of the eleven configurations
 # were best at twice the whole file's learning rate in these runs, none at four times.
 
 # %% [markdown]

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from ddl import launch
-from course import check, compare_guess, hint, plot, yours
+from course import check, compare_guess, hint, plot, working
 from course import memory, pipeline, roofline
 from course.sharding.counterparts import Counterparts
 
@@ -143,11 +143,11 @@ compare_guess(guess_factor, activations(runs[-1]) / activations(runs[0]),
 #
 # A step of stage 1 with `n` weights on `N` ranks:
 #
-# 1. **Reduce-scatter**: rank k gets the mean of all ranks' gradients for part k.
-# 2. Update part k, with moments that only rank k has.
-# 3. **All-gather**: every rank gets all parts of the new weights.
+# 1. **Reduce-scatter**: rank k gets the mean of all ranks' gradients for shard k.
+# 2. Update shard k, with moments that only rank k has.
+# 3. **All-gather**: every rank gets all shards of the new weights.
 #
-# An all-reduce consists of steps 1 and 3, so no more bytes are sent. Parts have equal
+# An all-reduce consists of steps 1 and 3, so no more bytes are sent. Shards have equal
 # length: if `N` does not divide `n`, the last one is padded with zeros.
 
 # %% tags=["demo"]
@@ -163,9 +163,9 @@ guess_saved = None  # percent
 # %% [markdown]
 # **Question 1** (4 points)
 #
-# Complete the class. `world` has `rank` and `size`. `world.all_to_all(parts)` sends
-# `parts[k]` to rank k, and returns what all ranks have sent to this one; both are
-# `[size, m]`. `world.all_gather(part)` returns all ranks' parts, `[size, m]`.
+# Complete the class. `world` has `rank` and `size`. `world.all_to_all(shards)` sends
+# `shards[k]` to rank k, and returns what all ranks have sent to this one; both are
+# `[size, m]`. `world.all_gather(shard)` returns all ranks' shards, `[size, m]`.
 # `optimizer(m)` makes an optimizer with state for `m` numbers, and `.change(gradient)`
 # returns what to add to them. (Tests use momentum: Adam would hide a wrong factor.)
 
@@ -181,17 +181,17 @@ class Sharded:
         self.weights = weights  # float32 [n], the same on every rank
         self.world = world
         ### BEGIN SOLUTION
-        self.part = -(-len(weights) // world.size)
-        self.optimizer = optimizer(self.part)
+        self.shard = -(-len(weights) // world.size)
+        self.optimizer = optimizer(self.shard)
         ### END SOLUTION
 
     def update(self, gradient):
         """Change self.weights; gradient is this rank's, float32 [n]."""
         ### BEGIN SOLUTION
         n, world = len(gradient), self.world
-        missing = self.part * world.size - n
-        parts = np.pad(gradient, (0, missing)).reshape(world.size, -1)
-        mean = np.mean(world.all_to_all(parts), axis=0)
+        missing = self.shard * world.size - n
+        shards = np.pad(gradient, (0, missing)).reshape(world.size, -1)
+        mean = np.mean(world.all_to_all(shards), axis=0)
         weights = np.pad(self.weights, (0, missing))
         own = weights.reshape(world.size, -1)[world.rank]
         own = own + self.optimizer.change(mean)
@@ -201,12 +201,12 @@ class Sharded:
 # %% [markdown] tags=["hints"]
 # q01_sharded
 #
-# 1. A part has n/N numbers, rounded up. Pad gradient and weights to N parts, and
+# 1. A shard has n/N numbers, rounded up. Pad gradient and weights to N shards, and
 #    reshape them to `[world.size, -1]`.
-# 2. `all_to_all` gives you part `world.rank` of every rank's gradient: take the
-#    mean over ranks. Update your own part of the weights, gather all parts, and cut
+# 2. `all_to_all` gives you shard `world.rank` of every rank's gradient: take the
+#    mean over ranks. Update your own shard of the weights, gather all shards, and cut
 #    off the padding.
-# 3. `missing = self.part * self.world.size - len(gradient)`
+# 3. `missing = self.shard * self.world.size - len(gradient)`
 
 # %% nbgrader={"grade": true, "grade_id": "q01_sharded_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import sharded
@@ -428,7 +428,7 @@ for p, m in ((3, 1), (3, 5), (4, 8), (6, 2), (1, 1)):
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
-schedule = yours(gpipe, pipeline.gpipe, 3, 4)
+schedule = working(gpipe, pipeline.gpipe, 3, 4)
 table = schedule(4, 8)
 compare_guess(guess_bubble, 100 * pipeline.bubble(table),
               "% of all cells are idle")

@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 
 from ddl import launch
-from course import check, compare_guess, hint, plot, yours
+from course import check, compare_guess, hint, plot, working
 from course import memory, pipeline
 from course.sharding.counterparts import Counterparts
 
@@ -188,13 +188,13 @@ ddp = launch(
     classes=["Naive", "Flat", "Bucketed"] if answered else ["Naive"],
     **(dict(repeats=2, layers=4, width=128) if smoke else {}),
 )
-ways = ddp.result["ways"]
+variants = ddp.result["variants"]
 
 # %% tags=["demo"]
-plot.plot_ways(ddp)
+plot.plot_variants(ddp)
 
 # %% tags=["demo"]
-ms = pd.DataFrame({name: way["seconds"] for name, way in ways.items()}) * 1e3
+ms = pd.DataFrame({name: variant["seconds"] for name, variant in variants.items()}) * 1e3
 outcome = "not yet"
 if answered:
     outcome = (ms["Naive"] / ms["Flat"]).median()
@@ -219,8 +219,8 @@ Counterparts("DDP")
 # ## 2. Gradients and weights in parts
 #
 # Stage 1 of ZeRO keeps whole gradients until the update. In **stage 2** each layer's
-# gradient is reduce-scattered as soon as it is computed, and only the rank's part stays.
-# In **stage 3** a rank also keeps only its part of the weights. A layer is gathered
+# gradient is reduce-scattered as soon as it is computed, and only the rank's shard stays.
+# In **stage 3** a rank also keeps only its shard of the weights. A layer is gathered
 # before its forward pass and freed after it, and again for backward.
 #
 # **Predict first.** How many times the bytes of an all-reduce does stage 3 send?
@@ -240,9 +240,9 @@ compare_guess(guess_times, all_ / none, "times the bytes")
 # Complete both classes. `layers` maps names to weights, float32 `[n]`, equal on all ranks.
 # `gather(name)` returns a layer's weights, `[n]`. `reduce(name, gradient)` gets this
 # rank's gradient of the layer. `update` takes one step with what was reduced. `world` and
-# `optimizer` are those of lesson 6; `world.split(values)` returns equal parts, padded:
+# `optimizer` are those of lesson 6; `world.split(values)` returns equal shards, padded:
 # `[size, m]`. Between calls, the arrays that your object keeps (the optimizers' aside) may
-# hold at most all weights and its parts of gradients in stage 2, and its parts of both in
+# hold at most all weights and its shards of gradients in stage 2, and its shards of both in
 # stage 3.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_zero", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -251,7 +251,7 @@ import numpy as np
 
 
 class GradientsSharded:
-    """Stage 2: whole weights, parts of gradients and state."""
+    """Stage 2: whole weights, shards of gradients and state."""
 
     def __init__(self, layers, world, optimizer):
         self.world, self.weights, self.gradients = world, dict(layers), {}
@@ -282,7 +282,7 @@ class GradientsSharded:
 
 
 class FullySharded(GradientsSharded):
-    """Stage 3: parts of weights, gradients and state."""
+    """Stage 3: shards of weights, gradients and state."""
 
     def __init__(self, layers, world, optimizer):
         super().__init__(layers, world, optimizer)
@@ -410,7 +410,7 @@ pd.DataFrame({run.name: {
     "last loss": run.result["losses"][-1]} for run in mine}).T.round(4)
 
 # %% tags=["demo"]
-plot.plot_ways(*mine) if mine else "question 2 comes first"
+plot.plot_variants(*mine) if mine else "question 2 comes first"
 
 # %% [markdown]
 # With PyTorch installed (`make lab TORCH=1`), `launch("torch_sharded.py",
@@ -472,7 +472,7 @@ import numpy as np
 
 
 def forward(x, a, b, world):
-    """Return (y, saved) of y = relu(x A) B, with parts a and b."""
+    """Return (y, saved) of y = relu(x A) B, with shards a and b."""
     ### BEGIN SOLUTION
     hidden = np.maximum(x @ a, 0)
     return world.all_sum(hidden @ b), (x, a, b, hidden)
@@ -619,7 +619,7 @@ def order(stage, stages, microbatches):
 
 # %% nbgrader={"grade": true, "grade_id": "q04_order_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 def tasks(passes):
-    return " ".join(f"{way}{m}" for way, m in passes)
+    return " ".join(f"{direction}{m}" for direction, m in passes)
 
 
 last = tasks(order(1, 2, 3))
@@ -648,7 +648,7 @@ def by_order(stages, microbatches):
     return pipeline.table(orders)
 
 
-one_f_one_b = yours(by_order, pipeline.one_f_one_b, 3, 5)
+one_f_one_b = working(by_order, pipeline.one_f_one_b, 3, 5)
 schedule = one_f_one_b(4, 8)
 compare_guess(guess_idle, 100 * pipeline.bubble(schedule), "% idle")
 
@@ -710,7 +710,7 @@ check()
 # ## What to take away
 #
 # - **DDP** averages buckets of gradients while the backward pass computes the next ones.
-# - **Stage 2** frees gradients early, **stage 3** keeps parts of everything, for half as
+# - **Stage 2** frees gradients early, **stage 3** keeps shards of everything, for half as
 #   many bytes again.
 # - **Tensor parallelism** needs two all-reduces per block and direction, so it stays
 #   within fast links: a host, or the 72 GPUs of an NVLink rack. **Sequence parallelism** splits the other activations.

@@ -31,7 +31,7 @@ from pathlib import Path
 import pandas as pd
 
 from ddl import launch
-from course import check, compare_guess, hint, plot, recorded, yours
+from course import check, compare_guess, hint, plot, recorded, working
 from course import fault_injection, messages, roofline, splits
 from course.sharding.counterparts import Counterparts
 
@@ -80,14 +80,14 @@ compare_guess(guess_gb, 405e9 * 12 / 1e9, "GB: 12 bytes per weight")
 # %% [markdown]
 # **Question 1** (4 points)
 #
-# Write both functions. `parts` maps names to this rank's parts, float32 `[m]`; `sizes`
+# Write both functions. `shards` maps names to this rank's shards, float32 `[m]`; `sizes`
 # maps the names to lengths of the whole arrays, without padding. `folder` is a `Path`
 # that all ranks share. `world.barrier()` waits for all ranks, and `world.split(values)`
 # returns `[size, m]`, padded.
 #
 # `save` writes one file per rank, whose name has the step in it, and then, on rank 0,
-# the manifest `{step}.json`: it must appear only after the last part is written. `load`
-# returns `(step, parts)` of the newest checkpoint that is whole, with parts for *this*
+# the manifest `{step}.json`: it must appear only after the last shard is written. `load`
+# returns `(step, shards)` of the newest checkpoint that is whole, with shards for *this*
 # world, which may have another size; or None.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_saved", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -97,11 +97,11 @@ import json
 import numpy as np
 
 
-def save(folder, step, parts, sizes, world):
-    """Write this rank's parts and, on rank 0, the manifest."""
+def save(folder, step, shards, sizes, world):
+    """Write this rank's shards and, on rank 0, the manifest."""
     ### BEGIN SOLUTION
     new = folder / f"new-{world.rank}.npz"  # gets its name when it is whole
-    np.savez(new, **parts)
+    np.savez(new, **shards)
     new.replace(folder / f"{step}-{world.rank}of{world.size}.npz")
     world.barrier()
     if world.rank == 0:
@@ -112,7 +112,7 @@ def save(folder, step, parts, sizes, world):
 
 
 def load(folder, world):
-    """Return (step, parts) of the newest whole checkpoint, or None."""
+    """Return (step, shards) of the newest whole checkpoint, or None."""
     ### BEGIN SOLUTION
     steps = sorted((int(path.stem) for path in folder.glob("*.json")))
     for step in reversed(steps):
@@ -121,12 +121,12 @@ def load(folder, world):
             size = about["ranks"]
             files = [np.load(folder / f"{step}-{rank}of{size}.npz")
                      for rank in range(size)]
-            parts = {}
+            shards = {}
             for name, n in about["sizes"].items():
                 whole = np.concatenate([file[name] for file in files])[:n]
-                parts[name] = world.split(whole)[world.rank]
-            return step, parts
-        except Exception:  # a part is missing or damaged
+                shards[name] = world.split(whole)[world.rank]
+            return step, shards
+        except Exception:  # a shard is missing or damaged
             continue
     return None
     ### END SOLUTION
@@ -135,10 +135,10 @@ def load(folder, world):
 # q01_saved
 #
 # 1. In `save`, the manifest comes after a barrier. What does a later run need to know
-#    that is not in the parts? A run with other ranks may write the same step again: with
-#    the number of ranks in the parts' names, and files renamed when whole, a crash then
+#    that is not in the shards? A run with other ranks may write the same step again: with
+#    the number of ranks in the shards' names, and files renamed when whole, a crash then
 #    leaves the older checkpoint whole.
-# 2. In `load`, join the parts of all ranks that saved, cut off their padding, and split
+# 2. In `load`, join the shards of all ranks that saved, cut off their padding, and split
 #    again. Whatever goes wrong with a checkpoint, try the one before.
 # 3. `whole = np.concatenate([file[name] for file in files])[:n]`
 
@@ -156,10 +156,10 @@ resharded.same_arrays(tried, 2)
 # %% nbgrader={"grade": true, "grade_id": "q01_manifest_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import resharded
 
-resharded.written_in_parts(resharded.saved("my_checkpoint.py", 2, seed=1))
+resharded.written_in_shards(resharded.saved("my_checkpoint.py", 2, seed=1))
 ### BEGIN HIDDEN TESTS
 tried = resharded.saved("my_checkpoint.py", 3, seed=2734)
-resharded.written_in_parts(tried)
+resharded.written_in_shards(tried)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_torn_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -203,11 +203,11 @@ pd.DataFrame({"one rank": whole.result["losses"], "resumed": losses})
 # ## 2. A mesh, and everything at once
 #
 # Four ranks can be two groups of two: within a **tensor group** ranks split each layer and
-# see the same samples; within a **data group** they hold the same parts of the layers and
+# see the same samples; within a **data group** they hold the same shards of the layers and
 # average gradients.
 #
 # ![A mesh of 2 × 4 ranks on two hosts. Across, the ranks of a host form a tensor group.
-# Down, ranks with the same part of the layers form a data
+# Down, ranks with the same shard of the layers form a data
 # group.](../images/mesh.svg)
 
 # %% tags=["demo"]
@@ -306,9 +306,9 @@ alone = launch("train_transformer.py", name="one rank, undisturbed", workers=1,
                batch=12, steps=steps, **network)
 
 # %% tags=["demo"]
-axes = yours(groups, splits.mesh, 4, 2)(4, 2)
+axes = working(groups, splits.mesh, 4, 2)(4, 2)
 Path("mesh.json").write_text(json.dumps(axes))
-shape = yours(options, splits.options, 4, 2, 12)(4, 2, 12)
+shape = working(options, splits.options, 4, 2, 12)(4, 2, 12)
 mine = written("my_sharding.py")
 own = dict(update="my_sharding.py") if mine else dict(stage=1)
 run = launch(
@@ -464,7 +464,7 @@ def with_ours(model, cluster):
 
 
 model, gpus, theirs, reached = splits.MEGATRON[3]
-choose = yours(with_mine, with_ours, model, splits.Cluster(gpus))
+choose = working(with_mine, with_ours, model, splits.Cluster(gpus))
 
 # %% tags=["demo"]
 rows = []
@@ -628,8 +628,8 @@ guess_bytes = None  # percent
 
 # %% tags=["demo"]
 few = recorded("few-messages")  # two ranks, 800 steps, five seeds each
-ways = {way.name: way for way in messages.differences(few)}
-compare_guess(guess_bytes, 100 * ways["top 1 %"].sent_share, "% of the bytes")
+methods = {method.name: method for method in messages.differences(few)}
+compare_guess(guess_bytes, 100 * methods["top 1 %"].sent_share, "% of the bytes")
 
 # %% tags=["demo"]
 mine = launch(
@@ -649,8 +649,8 @@ plot.plot_messages(few)
 # For int8 and for local SGD the records do not decide.
 
 # %% [markdown]
-# This is one small network on two ranks, with one learning rate for all ways, none of
-# which was tuned: it shows that less can be sent, not which way is best. Local SGD *is* DiLoCo
+# This is one small network on two ranks, with one learning rate for all methods, none of
+# which was tuned: it shows that less can be sent, not which is best. Local SGD *is* DiLoCo
 # with outer rate 1 and no momentum; so what DiLoCo loses more is the price of an outer rate of
 # 0.7 and momentum of 0.9 that nobody tuned for 16 steps. And the bytes
 # grow with the ranks $N$, because an all-gather brings everyone's values to everyone: per

@@ -20,7 +20,7 @@ STATISTICS_SAMPLES = 1_000  # images for recomputing batch norm's statistics
 CLEAN_SAMPLES = 2_000  # training images for the evaluation without augmentation
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     above_0 = Number(above=0)
@@ -71,7 +71,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import math
 

@@ -20,7 +20,7 @@ ONE_FILE = 20  # maximal minutes, for a script with several checks
 MARK_SCHEME = re.compile(r"=== BEGIN MARK SCHEME ===.*?=== END MARK SCHEME ===", re.DOTALL)
 UNREAD = re.compile(rf"{MARK_SCHEME.pattern}|!\[[^\]]*\]\([^)]*\)", re.DOTALL)  # and images' text alternatives
 TIME = re.compile(r"^# \| time \| (\d+) minutes", re.MULTILINE)
-CORE, BRANCH = (75, 9), (125, 13)  # at most: minutes, and words a line of code
+CORE, SECOND = (75, 9), (125, 13)  # at most: minutes, and words a line of code
 DOING = 2 / 3  # at least, of the minutes
 STATED = 0.2  # at most this share more or less than the clock says
 
@@ -92,7 +92,7 @@ def stated(source) -> int:
 
 def beyond(source) -> list[str]:
     """Return what about a lesson is beyond its limits."""
-    clock, (minutes, words) = total(sections(source).values()), CORE if lessons.is_core(source) else BRANCH
+    clock, (minutes, words) = total(sections(source).values()), CORE if lessons.is_core(source) else SECOND
     per_line, said = clock.words / lines_of_code(source), stated(source)
     problems = {
         f"{clock.minutes:.0f} minutes by the clock: at most {minutes}": clock.minutes > minutes,
@@ -108,7 +108,7 @@ def main(names: list[str]) -> None:
     sources = [source for source in lessons.sources(lessons.ROOT) if source.stem != lessons.HOME]
     for source in lessons.begins_so(names[0], sources) if names else sources:
         clock = total(sections(source).values())
-        left = (CORE if lessons.is_core(source) else BRANCH)[0] - clock.minutes
+        left = (CORE if lessons.is_core(source) else SECOND)[0] - clock.minutes
         per_line = clock.words / lines_of_code(source)
         print(
             f"{source.stem:24}{stated(source):8}{clock.minutes:8.0f}{left:8.0f}{clock.words:8,}{per_line:18.1f}"

@@ -57,12 +57,12 @@ def sources(root: Path) -> list[Path]:
 
 
 def is_core(source: Path) -> bool:
-    """Return whether a lesson is a core lesson: 2b.Links-in-Depth is a branch of 2.System-Topology."""
+    """Return whether a lesson is a core lesson: 2b.Links-in-Depth is a second notebook of 2.System-Topology."""
     return bool(re.match(r"\d+\.", source.stem))
 
 
-def branches(core: Path, root: Path) -> list[Path]:
-    """Return this lesson's branches."""
+def second_notebooks(core: Path, root: Path) -> list[Path]:
+    """Return this lesson's second notebooks."""
     number = core.stem.partition(".")[0]
     return [each for each in sources(root) if re.match(rf"{number}[a-z]\.", each.stem)]
 
@@ -96,7 +96,7 @@ def convert(source: str) -> str:
 
 
 def navigated(notebook, source: Path, root: Path):
-    """Add links to the previous and next lesson at the top and bottom; a branch links to its core."""
+    """Add links to the previous and next lesson at the top and bottom; a second notebook links to its core."""
     import nbformat
 
     order = sources(root)
@@ -106,10 +106,10 @@ def navigated(notebook, source: Path, root: Path):
         position = way.index(source)
         around = [("Previous", way[position - 1])] if position > 1 else []
         around += [("Home", home)] if position else []
-        around += [("In depth", other) for other in branches(source, root)] if position else []
+        around += [("In depth", other) for other in second_notebooks(source, root)] if position else []
         around += [("Next", other) for other in way[position + 1 : position + 2]]
     else:
-        around = [("Core", next(each for each in cores if source in branches(each, root))), ("Home", home)]
+        around = [("Core", next(each for each in cores if source in second_notebooks(each, root))), ("Home", home)]
     folder = notebook_path(source, root).parent
     links = [
         f"{word}: [{title(other)}]({os.path.relpath(notebook_path(other, root), folder)})" for word, other in around

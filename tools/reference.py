@@ -37,10 +37,10 @@ RECORDS = ROOT / "results" / "reference"
 DIGITS = 6  # of a record's figures
 TIMES = {"images_per_s", "seconds", "train_seconds", "time_to_first_step_s"}
 UNUSED = {"start_s", "epoch_seconds", "resumed_at"}
-ADDED = ("arm", "role", "pair", "rate", "rest", "target", "rate_mbit", "command")  # fields of no script
+ADDED = ("configuration", "role", "pair", "rate", "rest", "target", "rate_mbit", "command")  # fields of no script
 FACTS: dict[str, Callable[[Run], Any]] = {
     "sent": lambda run: timeline.sent(run.folder / timeline.FILE),
-    "witnesses": mistakes.witnesses,
+    "step_records": mistakes.step_records,
 }
 SMOKE = {
     "train_cifar.py": "--data-set synthetic --train-samples 2048 --test-samples 200 --steps 4 --warmup-epochs 0",
@@ -83,8 +83,8 @@ class Wanted:
 
 
 def wanted(experiment: dict, file: str, smoke: bool) -> list[Wanted]:
-    """Return the runs of one of an experiment's files: of its arms, or of the records."""
-    rows = list(_of_arms(experiment) if "arms" in experiment else _of_records(experiment, file))
+    """Return the runs of one of an experiment's files: of its configurations, or of the records."""
+    rows = list(_of_configurations(experiment) if "configurations" in experiment else _of_records(experiment, file))
     return [_short(row, experiment.get("smoke")) for row in rows[:2]] if smoke else rows
 
 
@@ -94,13 +94,15 @@ def _short(run: Wanted, arguments: str | None) -> Wanted:
     return replace(run, args=(*run.args, *shlex.split(more)), first=first)
 
 
-def _of_arms(experiment: dict) -> Iterator[Wanted]:
+def _of_configurations(experiment: dict) -> Iterator[Wanted]:
     for seed in range(experiment["seeds"]):
-        for name, own in experiment["arms"].items():
+        for name, own in experiment["configurations"].items():
             words = shlex.split(f"{experiment['arguments']} {own} --seed {seed}")
             places = {key: experiment[key] for key in ("workers", "threads")}
             facts = tuple(experiment.get("facts", ()))
-            yield Wanted(name, experiment["script"], tuple(words), seed, facts=facts, added={"arm": name}, **places)
+            yield Wanted(
+                name, experiment["script"], tuple(words), seed, facts=facts, added={"configuration": name}, **places
+            )
 
 
 def _of_records(experiment: dict, file: str) -> Iterator[Wanted]:
@@ -155,7 +157,7 @@ class Runner:
         if result is None:
             result = self._make(run)
             write_json(path, result)
-        if not alone:  # several runs shared the machine, so their speed says nothing about the arm
+        if not alone:  # several runs shared the machine, so their speed says nothing about the configuration
             for row in (result, *result.get("history", ())):
                 row |= dict.fromkeys(TIMES & row.keys())
         return rounded({key: value for key, value in result.items() if key not in UNUSED} | {"name": run.name})

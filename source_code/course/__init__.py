@@ -20,7 +20,7 @@ _HOME = {
     "share": "lab.classroom",
     "recorded": "shared.recorded",
     "Tabs": "shared.tabs",
-    "yours": "shared.yours",
+    "working": "shared.working",
     "agreement": "multi_gpu.agreement",
     "difference": "multi_gpu.difference",
     "initial_weights": "multi_gpu.exercise",

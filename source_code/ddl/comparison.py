@@ -1,4 +1,4 @@
-"""Comparison tables of runs, with one row per arm."""
+"""Comparison tables of runs, with one row per configuration."""
 
 import math
 import statistics
@@ -19,40 +19,44 @@ MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
 
 
 def compare(runs, against=None, margin=1.0) -> Table:
-    """Return a table of runs with one row per arm; runs with the same name are the seeds of one arm.
+    """Return a table of runs one row a configuration; runs with the same name are seeds of one configuration.
 
     Recorded runs, and runs evaluated on validation images, have separate rows. A run without a result (failed or
     stopped) is counted in its row's note, which also reports the cost of restarts.
 
-    Each arm's held-out accuracy is compared with the arm `against` or, by default, with the arm with the highest mean.
-    Recorded arms, other data and other held-out images are compared among themselves. ``difference_points`` is the mean
-    difference over the `pairs` of equal seeds, with the 95 % interval ``low_points`` to ``high_points`` (NaN below two
-    pairs); without pairs, it is the difference of the means. ``p_holm`` is the p-value of Student's t test for no
-    difference, corrected by Holm's method; NaN for at most three comparisons. With `against`, ``verdict`` is
-    `Paired.verdict` for a `margin` in points; otherwise the arm with the highest mean is "best".
+    Each configuration's held-out accuracy is compared with that of `against` or, by default, with the one with the
+    highest mean. Recorded configurations, other data and other held-out images are compared among themselves.
+    ``difference_points`` is the mean difference over the `pairs` of equal seeds, with the 95 % interval ``low_points``
+    to ``high_points`` (NaN below two pairs); without pairs, it is the difference of the means. ``p_holm`` is the
+    p-value of Student's t test for no difference, corrected by Holm's method; NaN for at most three comparisons. With
+    `against`, ``verdict`` is `Paired.verdict` for a `margin` in points; otherwise the configuration with the highest
+    mean is "best".
 
     Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over the `seeds`, NaN for one.
-    ``train_accuracy_of`` is "clean" if all runs of an arm measured accuracy on training images without augmentation,
-    otherwise "running mean" over batches. ``ratio`` is throughput relative to the first arm, NaN if hardware or
-    ranks × threads differ. ``note`` marks rows whose ``precision`` or ``tensorflow`` differs from the first row's.
+    ``train_accuracy_of`` is "clean" if all runs of a configuration measured accuracy on training images without
+    augmentation, otherwise "running mean" over batches. ``ratio`` is throughput relative to the first configuration,
+    NaN if hardware or ranks × threads differ. ``note`` marks rows whose ``precision`` or ``tensorflow`` differs from
+    the first row's.
 
     If no run has a held-out accuracy, there is a row for each run instead: its duration, the arguments in which the
     runs differ, and the last value of each number that its script has recorded.
 
-    Raises InputError for an empty list of runs, or if no arm has the name `against`.
+    Raises InputError for an empty list of runs, or if no configuration has the name `against`.
     """
     runs = list(runs)
     if not runs:
         raise InputError("at least one run is needed")
     if against is None and not any(_has_accuracy(run) for run in runs) and not any(run.recorded for run in runs):
         return _by_figures(runs)
-    arms = _arms(runs)
-    names = list(dict.fromkeys(name for name, *_ in arms))
+    configurations = _by_configuration(runs)
+    names = list(dict.fromkeys(name for name, *_ in configurations))
     if against is not None and against not in names:
-        raise InputError(f"against must be one of the arms, got {against!r}; the arms are: {', '.join(names)}")
-    points = {key: _points(arm) for key, arm in arms.items()}
-    mixed = len({recorded for _, recorded, _ in arms}) > 1
-    rows = {key: _row(*key[:2], mixed, arm, points[key]) for key, arm in arms.items()}
+        raise InputError(
+            f"against must be one of the configurations, got {against!r}; the configurations are: {', '.join(names)}"
+        )
+    points = {key: _points(configuration) for key, configuration in configurations.items()}
+    mixed = len({recorded for _, recorded, _ in configurations}) > 1
+    rows = {key: _row(*key[:2], mixed, configuration, points[key]) for key, configuration in configurations.items()}
     first = next(iter(rows.values()))
     pairs = {}
     for key, row in rows.items():
@@ -113,33 +117,33 @@ def _arguments(words):
     return found
 
 
-def _arms(runs):
+def _by_configuration(runs):
     """Group runs by name, whether they are recorded, and held-out images, in order of appearance."""
     known = {(run.name, run.recorded): _held_out(run.result) for run in reversed(runs) if run.result is not None}
-    arms = {}
+    configurations = {}
     for run in runs:
-        # A run without a result joins an arm of its name.
+        # A run without a result joins a configuration of its name.
         held_out = known.get((run.name, run.recorded)) if run.result is None else _held_out(run.result)
-        arms.setdefault((run.name, run.recorded, held_out), []).append(run)
-    return arms
+        configurations.setdefault((run.name, run.recorded, held_out), []).append(run)
+    return configurations
 
 
-def _points(arm):
-    """Return (seed, final evaluation) of each run in an arm that has one."""
+def _points(configuration):
+    """Return (seed, final evaluation) of each run in a configuration that has one."""
     keys = {"step": "steps", "epoch": "epochs", "seconds": "train_seconds"}
     names = ("step", "epoch", "samples", "seconds", "accuracy", "clean_accuracy", "test_accuracy")
-    results = [run.result for run in arm if run.result is not None and run.result.get("steps") is not None]
+    results = [run.result for run in configuration if run.result is not None and run.result.get("steps") is not None]
     return [(result.get("seed"), {name: result.get(keys.get(name, name)) for name in names}) for result in results]
 
 
-def _row(name, recorded, mixed, arm, seeds):
-    results = [run.result for run in arm if run.result is not None]
+def _row(name, recorded, mixed, configuration, seeds):
+    results = [run.result for run in configuration if run.result is not None]
     points = [point for _, point in seeds]
     accuracies = [p["test_accuracy"] for p in points if is_number(p["test_accuracy"])]
     return {
-        "arm": f"{name} (recorded)" if recorded and mixed else name,
-        "ranks": _same(_of_job(run, "ranks", "workers") for run in arm),
-        "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in arm),
+        "configuration": f"{name} (recorded)" if recorded and mixed else name,
+        "ranks": _same(_of_job(run, "ranks", "workers") for run in configuration),
+        "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in configuration),
         "precision": _same(result.get("precision") for result in results),
         "tensorflow": _same(_tensorflow(result) for result in results),
         "global_batch": _same(result.get("global_batch") for result in results),
@@ -162,7 +166,7 @@ def _row(name, recorded, mixed, arm, seeds):
         "data": _same(data_label(result.get("data")) for result in results),
         "hardware": _same(hardware_label(result.get("hardware")) for result in results),
         "recorded": recorded,
-        "note": _note(arm, results),
+        "note": _note(configuration, results),
     }
 
 
@@ -171,16 +175,16 @@ def _of_job(run, key, asked):
     return run.result.get(key) if run.result is not None else run.job.get(asked)
 
 
-def _note(arm, results):
+def _note(configuration, results):
     notes = []
-    lost = [run for run in arm if run.result is None]
+    lost = [run for run in configuration if run.result is None]
     if lost:
         states = sorted({run.state for run in lost})
-        notes.append(f"{len(lost)} of {len(arm)} {' or '.join(states)}, without a result")
+        notes.append(f"{len(lost)} of {len(configuration)} {' or '.join(states)}, without a result")
     diverged = sum(bool(result.get("diverged")) for result in results)
     if diverged:
-        notes.append(f"{diverged} of {len(arm)} diverged")
-    if restarts := [restart for run in arm if not run.recorded for restart in run.restarts]:
+        notes.append(f"{diverged} of {len(configuration)} diverged")
+    if restarts := [restart for run in configuration if not run.recorded for restart in run.restarts]:
         repeated, lost_s = (sum(getattr(each, name) or 0 for each in restarts) for name in ("repeated", "lost_s"))
         times = plural(len(restarts), "time")
         notes.append(f"restarted {times}: {plural(repeated, 'step')} repeated, {lost_s:.1f} s lost")
@@ -236,12 +240,16 @@ def _judge(row, other, seeds, other_seeds, margin):
     if other is row:
         row["verdict"] = "best" if margin is None else ""
         return None
-    first, second = (means((seed, point["test_accuracy"]) for seed, point in arm) for arm in (other_seeds, seeds))
+    first, second = (
+        means((seed, point["test_accuracy"]) for seed, point in configuration) for configuration in (other_seeds, seeds)
+    )
     if not first.keys() & second.keys():
         row["difference_points"] = 100 * (row["test_accuracy"] - other["test_accuracy"])
         row["verdict"] = "" if margin is None else "not decided"
         return None
-    pairs = paired(*({seed: 100 * accuracy for seed, accuracy in arm.items()} for arm in (first, second)))
+    pairs = paired(
+        *({seed: 100 * accuracy for seed, accuracy in configuration.items()} for configuration in (first, second))
+    )
     verdict = "" if margin is None else pairs.verdict(margin)
     row.update(difference_points=pairs.mean, low_points=pairs.low, high_points=pairs.high, pairs=pairs.n)
     row["verdict"] = verdict
@@ -266,7 +274,7 @@ def _ratio(row, first):
 
 
 def _same(values):
-    """Return the value that all share; if values differ, all of them, so that a mixed arm is visible."""
+    """Return the value that all share; if values differ, all of them, so that a mixed configuration is visible."""
     different = list(dict.fromkeys(value for value in values if value is not None))
     if len(different) > 1:
         return " / ".join(f"{v:g}" if is_number(v) else str(v) for v in different)
@@ -292,7 +300,7 @@ def _table(rows, title, against, margin):
     if len(rows) == 1:
         candidates = ["data", "hardware"]
     else:
-        ever_shown = ("arm", f"against {against_name}", *MEASURED)
+        ever_shown = ("configuration", f"against {against_name}", *MEASURED)
         candidates = [name for name in cells if name not in ever_shown]
     texts = {name: set(cells[name]) - {"–"} for name in candidates}
     texts |= {name: set() for name in MEASURED if set(cells[name]) == {"–"}}
@@ -327,7 +335,10 @@ def _labels(against_name, mixed):
         return _percent(row["train_accuracy"]) + "*" * (mixed and row["train_accuracy_of"] == "running mean")
 
     return {
-        "arm": ("arm", lambda row: row["arm"] + (f" ({row['note']})" if row["note"] else "")),
+        "configuration": (
+            "configuration",
+            lambda row: row["configuration"] + (f" ({row['note']})" if row["note"] else ""),
+        ),
         "ranks": ("ranks × threads", lambda row: f"{cell(row['ranks'])} × {cell(row['threads'])}"),
         "precision": ("precision", "s"),
         "tensorflow": ("TensorFlow", "s"),

@@ -1,4 +1,4 @@
-"""Paired differences between two arms whose runs share their seeds."""
+"""Paired differences between two configurations whose runs share their seeds."""
 
 import math
 import statistics
@@ -106,18 +106,18 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
-    """Return the differences second − first over the seeds that two arms share.
+    """Return the differences second − first over the seeds that two configurations share.
 
     Raises InputError if they share no seed or a value is not finite.
     """
     seeds = [seed for seed in first if seed in second]
     if not seeds:
-        raise InputError(f"the arms have no seed in common: {sorted(first)} and {sorted(second)}")
+        raise InputError(f"the configurations have no seed in common: {sorted(first)} and {sorted(second)}")
     return Paired(tuple(second[seed] - first[seed] for seed in seeds))
 
 
 def by_seed(runs: Iterable[Any], figure: str | Callable[[dict], float | None]) -> dict[int, float]:
-    """Return a number from the result of each run of an arm, by seed; runs with the same seed are averaged.
+    """Return a number from the result of each run of a configuration, by seed; runs with the same seed are averaged.
 
     `figure` is a key of the result or a function of it. Runs without that number or without a seed are skipped.
     """

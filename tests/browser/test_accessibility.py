@@ -22,10 +22,10 @@ THEMES = ("JupyterLab Light", "JupyterLab Dark")
 WHOLE_PAGE = ("region", "landmark-one-main", "page-has-heading-one", "bypass", "document-title", "html-has-lang")
 EVERY_KIND = (  # of what the course shows
     "from course import compare_guess, plot, recorded\nfrom ddl import compare, doctor, launch, runs",
-    "arms = recorded('convergence-cifar10')\n"
-    "plot.plot_convergence([run for run in arms if run.name in ('small batch + BN', 'LARS')])",
+    "configurations = recorded('convergence-cifar10')\n"
+    "plot.plot_convergence([run for run in configurations if run.name in ('small batch + BN', 'LARS')])",
     "plot.plot_ring(3)",
-    "compare(arms)",
+    "compare(configurations)",
     "compare_guess(3, 4.5, 'points that `it` is ahead')",
     "doctor()",
     "launch('quick_train.py', name='done', epochs=2)",

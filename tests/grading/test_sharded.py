@@ -30,7 +30,7 @@ CHECKS = {
     },
     "checkpoint": {
         "same_arrays": lambda t: resharded.same_arrays(t, 2),
-        "written_in_parts": resharded.written_in_parts,
+        "written_in_shards": resharded.written_in_shards,
         "falls_back": lambda t: [resharded.falls_back(t, how) for how in resharded.TEARS],
     },
     "ddp": {
@@ -61,12 +61,12 @@ RIGHT = {
     "sharded: the world splits, and a sum is divided": (
         "sharded",
         [("np.pad(gradient, (0, missing)).reshape(world.size, -1)", "world.split(gradient)"),
-         ("np.mean(world.all_to_all(parts), axis=0)", "sum(world.all_to_all(parts)) / world.size"),
+         ("np.mean(world.all_to_all(shards), axis=0)", "sum(world.all_to_all(shards)) / world.size"),
          ("np.pad(self.weights, (0, missing))", "world.split(self.weights)"),
          ("weights.reshape(world.size, -1)[world.rank]", "weights[world.rank]")],
     ),
     "sharded: with __slots__": (
-        "sharded", [("    def __init__", "    __slots__ = ('weights', 'world', 'part', 'optimizer')\n\n    def __init__")]
+        "sharded", [("    def __init__", "    __slots__ = ('weights', 'world', 'shard', 'optimizer')\n\n    def __init__")]
     ),
     "gradients: the model answer": ("gradients", []),
     "gradients: updated in place": (
@@ -87,7 +87,7 @@ RIGHT = {
     ),
 }  # fmt: skip
 
-MEAN = "np.mean(world.all_to_all(parts), axis=0)"
+MEAN = "np.mean(world.all_to_all(shards), axis=0)"
 OWN = "        own = own + self.optimizer.change(mean)\n"
 GATHER = "        self.weights = world.all_gather(own).ravel()[:n]\n"
 REDUCED = (
@@ -101,20 +101,20 @@ FULL_GATHER = "self.world.all_gather(self.weights[name]).ravel()[:self.n[name]]"
 WRONG = {
     "a sum for the mean": ("sharded", [("np.mean", "np.sum")], "same_weights averaged", "sum of all ranks' gradients"),
     "its own gradient only": (
-        "sharded", [(MEAN, "parts[world.rank]")], "same_weights averaged", "its own rank only"
+        "sharded", [(MEAN, "shards[world.rank]")], "same_weights averaged", "its own rank only"
     ),
     "moments of the whole vector": (
         "sharded",
-        [("optimizer(self.part)", "optimizer(self.part * world.size)"),
-         ("self.optimizer.change(mean)", "self.optimizer.change(np.tile(mean, world.size))[:self.part]")],
+        [("optimizer(self.shard)", "optimizer(self.shard * world.size)"),
+         ("self.optimizer.change(mean)", "self.optimizer.change(np.tile(mean, world.size))[:self.shard]")],
         "state_shared",
-        "has 36 numbers of optimizer state; its part of the 35 weights is 18",
+        "has 36 numbers of optimizer state; its shard of the 35 weights is 18",
     ),
     "what is left over stays as it is": (
         "sharded",
         [("-(-len(weights) // world.size)", "len(weights) // world.size"),
-         ("np.pad(gradient, (0, missing))", "gradient[: self.part * world.size]"),
-         ("np.pad(self.weights, (0, missing))", "self.weights[: self.part * world.size]"),
+         ("np.pad(gradient, (0, missing))", "gradient[: self.shard * world.size]"),
+         ("np.pad(self.weights, (0, missing))", "self.weights[: self.shard * world.size]"),
          ("world.all_gather(own).ravel()[:n]", "np.append(world.all_gather(own).ravel(), self.weights[n + missing:])")],
         "same_weights padded",
         "left over when the ranks do not divide them",
@@ -128,9 +128,9 @@ WRONG = {
     ),
     "the update stays on its rank": (
         "sharded",
-        [(OWN + GATHER, GATHER + "        self.weights = self.weights.copy()\n        first = world.rank * self.part\n"
+        [(OWN + GATHER, GATHER + "        self.weights = self.weights.copy()\n        first = world.rank * self.shard\n"
           "        change = self.optimizer.change(mean)\n"
-          "        self.weights[first : first + self.part] += change[: len(self.weights) - first]\n")],
+          "        self.weights[first : first + self.shard] += change[: len(self.weights) - first]\n")],
         "same_weights gathered",
         "a step behind",
     ),
@@ -139,9 +139,9 @@ WRONG = {
         "gradients",
         [(REDUCED, "self.gradients[name] = gradient\n"), ("            own = self.world", f"            {LATER}own = self.world")],
         "little_kept",
-        "all weights and its parts of gradients are 54",
+        "all weights and its shards of gradients are 54",
     ),
-    "gradients: an all-reduce, and a part of it": (
+    "gradients: an all-reduce, and a shard of it": (
         "gradients",
         [(REDUCED, "mean = self.world.all_sum(gradient) / self.world.size\n"
           "        self.gradients[name] = self.world.split(mean)[self.world.rank].copy()\n")],
@@ -159,7 +159,7 @@ WRONG = {
         [(GATHERED, "            first, new = self.world.rank * len(own), self.weights[name].copy()\n"
           "            new[first : first + len(own)] = own[: max(0, len(new) - first)]\n            self.weights[name] = new\n")],
         "same_weights gathered",
-        "its own part's update only",
+        "its own shard's update only",
     ),
     "fully: a view keeps the whole": ("fully", [(".copy()", "")], "little_kept", "kept 54 numbers in its arrays at once"),
     "fully: whole gradients are kept": (
@@ -167,7 +167,7 @@ WRONG = {
         [(REDUCED, "self.gradients[name] = gradient\n"),
          ("            self.weights[name] +=", f"            {LATER}self.weights[name] +=")],
         "little_kept",
-        "its parts of weights and gradients are 36",
+        "its shards of weights and gradients are 36",
     ),
     "fully: whole weights are kept": (
         "fully", [(f"return {FULL_GATHER}", f"self.whole = {{name: {FULL_GATHER}}}\n        return self.whole[name]")],
@@ -238,7 +238,7 @@ from dataclasses import dataclass
 import numpy as np
 @dataclass
 class Layer:
-    part: np.ndarray
+    shard: np.ndarray
     size: int
     optimizer: object
     gradient: object = None
@@ -246,16 +246,16 @@ class FullySharded:
     def __init__(self, layers, world, optimizer):
         self.world, self.layers = world, {}
         for name, weights in layers.items():
-            part = np.array(world.split(weights)[world.rank])
-            self.layers[name] = Layer(part, weights.size, optimizer(part.size))
+            shard = np.array(world.split(weights)[world.rank])
+            self.layers[name] = Layer(shard, weights.size, optimizer(shard.size))
     def gather(self, name):
         layer = self.layers[name]
-        return np.concatenate(self.world.all_gather(layer.part))[: layer.size]
+        return np.concatenate(self.world.all_gather(layer.shard))[: layer.size]
     def reduce(self, name, gradient):
         self.layers[name].gradient = self.world.all_to_all(self.world.split(gradient)).sum(0) / self.world.size
     def update(self):
         for layer in self.layers.values():
-            layer.part = layer.part + layer.optimizer.change(layer.gradient)
+            layer.shard = layer.shard + layer.optimizer.change(layer.gradient)
             layer.gradient = None
 """,
     ),
@@ -266,16 +266,16 @@ import numpy as np
 class GradientsSharded:
     def __init__(self, layers, world, optimizer):
         self.world, self.all = world, {name: np.array(weights) for name, weights in layers.items()}
-        self.parts = {name: np.zeros(-(-len(weights) // world.size)) for name, weights in layers.items()}
-        self.optimizer = optimizer(sum(map(len, self.parts.values())))
+        self.shards = {name: np.zeros(-(-len(weights) // world.size)) for name, weights in layers.items()}
+        self.optimizer = optimizer(sum(map(len, self.shards.values())))
     def gather(self, name):
         return self.all[name]
     def reduce(self, name, gradient):
-        self.parts[name] = sum(self.world.all_to_all(self.world.split(gradient / self.world.size)))
+        self.shards[name] = sum(self.world.all_to_all(self.world.split(gradient / self.world.size)))
     def update(self):
-        change = self.optimizer.change(np.concatenate([self.parts[name] for name in self.all]))
+        change = self.optimizer.change(np.concatenate([self.shards[name] for name in self.all]))
         for name, weights in self.all.items():
-            mine, change = change[: len(self.parts[name])], change[len(self.parts[name]) :]
+            mine, change = change[: len(self.shards[name])], change[len(self.shards[name]) :]
             weights += np.concatenate(self.world.all_gather(mine))[: len(weights)]
 """,
     ),
@@ -288,7 +288,7 @@ class GradientsSharded:
         self.w, self.layers, self.g = world, list(layers), {}
         self.table = [world.split(layers[name]) for name in layers]
         self.long = [len(layers[name]) for name in layers]
-        self.step = [optimizer(part.shape[1]).change for part in self.table]
+        self.step = [optimizer(shard.shape[1]).change for shard in self.table]
     def gather(self, name):
         k = self.layers.index(name)
         return self.table[k].ravel()[: self.long[k]]
@@ -297,10 +297,10 @@ class GradientsSharded:
     def update(self):
         new = [t[self.w.rank] + step(self.g.pop(n)) for n, t, step in zip(self.layers, self.table, self.step)]
         columns = self.w.all_gather(np.concatenate(new))
-        self.table = np.split(columns, np.cumsum([len(part) for part in new])[:-1], axis=1)
+        self.table = np.split(columns, np.cumsum([len(shard) for shard in new])[:-1], axis=1)
 """,
     ),
-    "tensor: TensorFlow's tape on each part": (
+    "tensor: TensorFlow's tape on each shard": (
         "tensor",
         """
 import numpy as np
@@ -309,11 +309,11 @@ def forward(x, a, b, world):
     x, a, b = map(tf.constant, (x, a, b))
     with tf.GradientTape() as tape:
         tape.watch([x, a, b])
-        part = tf.nn.relu(x @ a) @ b
-    return world.all_sum(part.numpy()), (tape, part, x, a, b)
+        shard = tf.nn.relu(x @ a) @ b
+    return world.all_sum(shard.numpy()), (tape, shard, x, a, b)
 def backward(saved, back, world):
-    tape, part, x, a, b = saved
-    of_x, of_a, of_b = tape.gradient(part, [x, a, b], tf.constant(back, part.dtype))
+    tape, shard, x, a, b = saved
+    of_x, of_a, of_b = tape.gradient(shard, [x, a, b], tf.constant(back, shard.dtype))
     return world.all_sum(of_x.numpy()), of_a, of_b
 """,
     ),
@@ -369,25 +369,25 @@ def test_nonsense_is_refused_with_a_sentence(ranks, lost_points, monkeypatch, ki
     assert any(re.search(sentence, text) for text in texts), texts
 
 
-# A part of the model answer -> its replacement, and the check that fails with its sentence.
+# A shard of the model answer -> its replacement, and the check that fails with its sentence.
 JOIN = "np.concatenate([file[name] for file in files])[:n]"
 SAVED = {
     "the model answer": ([], {}),
     "whole files, read one by one": (
-        [("np.savez(new, **parts)\n    new.replace(folder / f\"{step}-{world.rank}of{world.size}.npz\")",
-          "for name, part in parts.items():\n        np.save(folder / f\"{name} {step} {world.rank}.npy\", part)"),
+        [("np.savez(new, **shards)\n    new.replace(folder / f\"{step}-{world.rank}of{world.size}.npz\")",
+          "for name, shard in parts.items():\n        np.save(folder / f\"{name} {step} {world.rank}.npy\", shard)"),
          ("            files = [np.load(folder / f\"{step}-{rank}of{size}.npz\")\n                     for rank in range(size)]\n", ""),
          (JOIN, "np.concatenate([np.load(folder / f\"{name} {step} {rank}.npy\") for rank in range(about[\"ranks\"])])[:n]")],
         {},
     ),
-    "no barrier": ([("    world.barrier()\n", "")], {"written_in_parts": "had saved its part"}),
+    "no barrier": ([("    world.barrier()\n", "")], {"written_in_shards": "had saved its shard"}),
     "the padding stays": ([(")[:n]", ")")], {"same_arrays": "cut off the padding"}),
-    "its own part as it was": (
+    "its own shard as it was": (
         [(JOIN, "files[world.rank % len(files)][name]"), ("world.split(whole)[world.rank]", "whole")],
-        {"same_arrays": "the part of the rank with its number"},
+        {"same_arrays": "the shard of the rank with its number"},
     ),
     "steps compared as text": (
-        [("sorted((int(path.stem) for", "sorted((path.stem for"), ("return step, parts", "return int(step), parts")],
+        [("sorted((int(path.stem) for", "sorted((path.stem for"), ("return step, shards", "return int(step), shards")],
         {"same_arrays": "compare steps as numbers"},
     ),
     "one name for all steps": (
@@ -397,10 +397,10 @@ SAVED = {
     ),
     "a torn checkpoint is an error": ([("except Exception:", "except ZeroDivisionError:")], {"falls_back": "raised"}),
     "a torn checkpoint is the end": ([("            continue", "            return None")], {"falls_back": "gave nothing"}),
-    "all parts on each rank": (
-        [("np.savez(new", "parts = {name: world.split(world.all_gather(part))[world.rank] for name, part in "
-          "parts.items()}\n    np.savez(new")],
-        {"written_in_parts": "each rank writes its own"},
+    "all shards on each rank": (
+        [("np.savez(new", "shards = {name: world.split(world.all_gather(shard))[world.rank] for name, shard in "
+          "shards.items()}\n    np.savez(new")],
+        {"written_in_shards": "each rank writes its own"},
     ),
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ def found_in(run):
 def test_each_case_shows_its_symptom(case, nothing_left):
     run = launch("bug_hunt.py", workers=2, case=case, steps=5, batch=8, oversubscribe=True)
     assert found_in(run) == SYMPTOMS[case]
-    seen = mistakes.witnesses(run)
+    seen = mistakes.step_records(run)
     assert [len(rank["steps"]) for rank in seen] == [5, 5]
     result = run.result
     assert result["case"] == case and result["global_batch"] == 16

@@ -19,7 +19,7 @@ WIDTH, DEPTH, HEADS, LENGTH, BATCH = 256, 1, 4, 64, 8  # of all ranks together; 
 NETWORK = memory.Network(WIDTH, DEPTH, HEADS, LENGTH, BATCH)
 OUTPUT = WIDTH * memory.SYMBOLS  # weights of the last layer
 SHAPE = dict(width=WIDTH, depth=DEPTH, heads=HEADS, length=LENGTH, steps=3, threads=1, oversubscribe=True)
-WAYS = {
+SETTINGS = {
     "one": dict(workers=1, batch=BATCH),
     "checkpoint": dict(workers=1, batch=BATCH, checkpoint=True),
     "tensor": dict(workers=2, batch=BATCH, tensor=2),
@@ -102,9 +102,11 @@ def parted(folder):
 
 OUTPUTS = {
     "parted": parted,
-    "ways": launches({name: {"script": "train_transformer.py", **SHAPE, **way} for name, way in WAYS.items()}),
+    "settings": launches(
+        {name: {"script": "train_transformer.py", **SHAPE, **setting} for name, setting in SETTINGS.items()}
+    ),
     "piped": piped,
-    "messages": launches({name: SMALL | way for name, way in METHODS.items()}),
+    "messages": launches({name: SMALL | method for name, method in METHODS.items()}),
 }
 
 
@@ -114,22 +116,22 @@ def results(output_of):
     return lambda group: {name: run.result for name, run in launched(*output_of(group)).items()}
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "one"])
-def test_a_model_that_is_split_trains_like_a_whole_one(results, way):
-    one, other = (results("ways")[name]["losses"] for name in ("one", way))
+@pytest.mark.parametrize("setting", [setting for setting in SETTINGS if setting != "one"])
+def test_a_model_that_is_split_trains_like_a_whole_one(results, setting):
+    one, other = (results("settings")[name]["losses"] for name in ("one", setting))
     assert len(one) == 3 and one[0] > one[-1]
     assert other == pytest.approx(one, rel=2e-5)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_bytes_sent_and_kept_are_those_of_the_arithmetic(results, way):
-    result = results("ways")[way]
-    assert result["sent_bytes"] == SENT[way]  # and what is kept differs by a quarter and more
-    assert result["alive_bytes"]["weights and state"] == pytest.approx(KEPT[way], rel=0.12)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_bytes_sent_and_kept_are_those_of_the_arithmetic(results, setting):
+    result = results("settings")[setting]
+    assert result["sent_bytes"] == SENT[setting]  # and what is kept differs by a quarter and more
+    assert result["alive_bytes"]["weights and state"] == pytest.approx(KEPT[setting], rel=0.12)
 
 
 @pytest.mark.parametrize(
-    "way, kept",
+    "setting, kept",
     [
         ("one", NETWORK.activations()),
         ("checkpoint", NETWORK.checkpoints),
@@ -138,19 +140,19 @@ def test_bytes_sent_and_kept_are_those_of_the_arithmetic(results, way):
         ("sequence", NETWORK.activations(2, sequence=True)),
     ],
 )
-def test_activations_are_those_of_the_arithmetic(results, way, kept):
+def test_activations_are_those_of_the_arithmetic(results, setting, kept):
     input_ = BATCH * LENGTH * WIDTH  # of the last layer, and messages that Horovod has not freed yet
-    found = results("ways")[way]["alive_bytes"]["activations"] / 4
+    found = results("settings")[setting]["alive_bytes"]["activations"] / 4
     assert 0.99 * kept <= found <= kept + 2.6 * input_
 
 
 @pytest.mark.parametrize(
-    "way", ["reader", "mesh", "other mesh", "stage 2", "gradients", "stage 3", "fully", "prefetch"]
+    "setting", ["reader", "mesh", "other mesh", "stage 2", "gradients", "stage 3", "fully", "prefetch"]
 )
-def test_a_readers_update_and_a_mesh_train_like_one_rank(results, way):
+def test_a_readers_update_and_a_mesh_train_like_one_rank(results, setting):
     found = results("parted")
-    assert found[way]["losses"] == pytest.approx(found["one"]["losses"], rel=2e-5)
-    assert len(found[way]["losses"]) == 4
+    assert found[setting]["losses"] == pytest.approx(found["one"]["losses"], rel=2e-5)
+    assert len(found[setting]["losses"]) == 4
 
 
 def test_a_readers_update_shards_the_state_and_sends_what_stage_1_does(results):

@@ -1,4 +1,4 @@
-"""Text classification on real processes: three ways that agree, and house numbers in a loop."""
+"""Text classification on real processes: three runs that agree, and house numbers in a loop."""
 
 import numpy as np
 import pytest
@@ -11,18 +11,22 @@ from helpers import answers, launched, launches
 
 pytestmark = pytest.mark.nightly("source_code/course/multi_gpu/scripts/train_text.py", "source_code/course/training/*")
 
-WAYS = {"single": dict(workers=1), "mirrored": dict(workers=1, replicas=2), "horovod": dict(workers=2)}
+STRATEGIES = {"single": dict(workers=1), "mirrored": dict(workers=1, replicas=2), "horovod": dict(workers=2)}
 SMALL = dict(samples=2000, data_set="questions", oversubscribe=True)
 
 
 TRAINED = {"script": "train_text.py", "epochs": 3, **SMALL}
-OUTPUTS = {"ways": launches({way: {**TRAINED, "strategy": way, "name": way, **how} for way, how in WAYS.items()})}
+OUTPUTS = {
+    "runs": launches(
+        {strategy: {**TRAINED, "strategy": strategy, "name": strategy, **how} for strategy, how in STRATEGIES.items()}
+    )
+}
 
 
 @pytest.fixture(scope="module")
-def ways(output_of):
-    """One finished run of each way, with the same seed, batches and number of epochs."""
-    return launched(*output_of("ways"))
+def runs(output_of):
+    """One finished run of each strategy, with the same seed, batches and number of epochs."""
+    return launched(*output_of("runs"))
 
 
 def weights(run):
@@ -30,29 +34,29 @@ def weights(run):
     return [kept[name] for name in kept.files]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_text_strategies_end_with_the_same_weights(ways, way, nothing_left):
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_text_strategies_end_with_the_same_weights(runs, strategy, nothing_left):
     """Float32, 36 steps of Adam: the same sums in another order, and nothing more than that."""
-    ours, first = weights(ways[way]), weights(ways["single"])
+    ours, first = weights(runs[strategy]), weights(runs["single"])
     for a, b in zip(ours, first, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
     for name in ("loss", "validation_loss", "test_loss", "accuracy", "validation_accuracy"):
-        np.testing.assert_allclose(ways[way].history[name], ways["single"].history[name], atol=1e-4)
-    nothing_left(ways[way])
-    result, processes = ways[way].result, WAYS[way]["workers"]
-    assert (result["strategy"], result["ranks"]) == (way, processes)
-    assert result["replicas"] == (1 if way == "single" else 2)
+        np.testing.assert_allclose(runs[strategy].history[name], runs["single"].history[name], atol=1e-4)
+    nothing_left(runs[strategy])
+    result, processes = runs[strategy].result, STRATEGIES[strategy]["workers"]
+    assert (result["strategy"], result["ranks"]) == (strategy, processes)
+    assert result["replicas"] == (1 if strategy == "single" else 2)
     assert result["per_rank_batch"] * processes == result["global_batch"] == 128
-    parts = load_questions("questions", samples=2000).parts()
-    assert result["data"] == parts.describe() and result["data"]["train_samples"] == 1600
+    splits = load_questions("questions", samples=2000).splits()
+    assert result["data"] == splits.describe() and result["data"]["train_samples"] == 1600
     assert result["steps"] == 36 and result["samples"] == 36 * 128
-    assert result["test"]["majority"] == 1 - parts.test.targets.mean()
-    assert list((ways[way].folder / "tensorboard").rglob("events.out.*"))
-    assert "epoch   1.00" in ways[way].logs(0)
+    assert result["test"]["majority"] == 1 - splits.test.targets.mean()
+    assert list((runs[strategy].folder / "tensorboard").rglob("events.out.*"))
+    assert "epoch   1.00" in runs[strategy].logs(0)
     if processes == 2:
-        assert "epoch   1.00" not in ways[way].logs(1)
-    notes = [event["message"] for event in ways[way].events() if event["event"] == "note"]
-    assert any("logical devices" in note for note in notes) == way.startswith("mirrored")
+        assert "epoch   1.00" not in runs[strategy].logs(1)
+    notes = [event["message"] for event in runs[strategy].events() if event["event"] == "note"]
+    assert any("logical devices" in note for note in notes) == strategy.startswith("mirrored")
 
 
 def test_early_stopping_restores_the_best_weights():
@@ -74,11 +78,11 @@ def house_numbers(tmp_path, monkeypatch):
 
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
     rng = np.random.default_rng(0)
-    for part, samples in (("train", 300), ("test", 133)):
+    for split, samples in (("train", 300), ("test", 133)):
         digits = np.arange(samples, dtype=np.uint8) % 10
         pictures = rng.integers(0, 40, (32, 32, 3, samples), np.uint8)
         pictures += (20 * digits).astype(np.uint8)  # the brighter, the larger
-        savemat(tmp_path / f"{part}_32x32.mat", {"X": pictures, "y": np.where(digits == 0, 10, digits)[:, None]})
+        savemat(tmp_path / f"{split}_32x32.mat", {"X": pictures, "y": np.where(digits == 0, 10, digits)[:, None]})
 
 
 def test_svhn_is_trained_by_the_readers_loop(house_numbers, script, nothing_left):

@@ -39,8 +39,8 @@ class Records:
     def __init__(self, draw=lambda name, results: results):
         self.results = cache(lambda name: draw(name, [run.result for run in recorded(name)]))
 
-    def arm(self, name, figure="test_accuracy", file="convergence-cifar10") -> dict[int, float]:
-        """Return a figure of an arm by seed, in percent where it is a share."""
+    def configuration(self, name, figure="test_accuracy", file="convergence-cifar10") -> dict[int, float]:
+        """Return a figure of a configuration by seed, in percent where it is a share."""
         scale = 100 if figure.endswith("accuracy") else 1
         judged = (result for result in self.results(file) if result.get("role") != "tuning")
         found = {result["seed"]: scale * result[figure] for result in judged if result["name"] == name}
@@ -49,16 +49,16 @@ class Records:
 
     def gain(self, one, other, figure="test_accuracy", file="convergence-cifar10") -> Paired:
         """Return other − one, paired by seed."""
-        return paired(self.arm(one, figure, file), self.arm(other, figure, file))
+        return paired(self.configuration(one, figure, file), self.configuration(other, figure, file))
 
     @cache  # noqa: B019 - a few of these live in this module's tests
-    def curve(self, arm, file="critical-batch") -> Critical:
+    def curve(self, configuration, file="critical-batch") -> Critical:
         """Return the steps to the target by batch size, of an optimizer."""
-        return critical.critical_batch(map(Recorded, self.results(file)), arm=arm)
+        return critical.critical_batch(map(Recorded, self.results(file)), configuration=configuration)
 
-    def chosen(self, arm, knob) -> dict[int, float]:
+    def chosen(self, configuration, knob) -> dict[int, float]:
         """Return what the sweep with all tuned chose for each batch."""
-        judged = (r for r in self.results(ALL_TUNED) if (r["arm"], r["role"]) == (arm, "judged"))
+        judged = (r for r in self.results(ALL_TUNED) if (r["configuration"], r["role"]) == (configuration, "judged"))
         return {result["global_batch"]: result["config"][knob] or 0 for result in judged}
 
     def live_noise(self, batch) -> Noise:
@@ -66,7 +66,8 @@ class Records:
         return critical.noise(
             Recorded(result)
             for result in self.results("critical-batch")
-            if (result["arm"], result["role"], result["global_batch"]) == ("SGD with momentum", "judged", batch)
+            if (result["configuration"], result["role"], result["global_batch"])
+            == ("SGD with momentum", "judged", batch)
         )
 
     def frozen_noise(self) -> Noise:
@@ -80,13 +81,13 @@ class Records:
             for result in self.results("noise-frozen")
         }
 
-    def parameters(self, arm) -> int:
-        """Return the number of weights of an arm of the challenge's ablations."""
-        (count,) = {r["parameters"] for r in self.results("challenge-ablations") if r["arm"] == arm}
+    def parameters(self, configuration) -> int:
+        """Return the number of weights of a configuration of the challenge's ablations."""
+        (count,) = {r["parameters"] for r in self.results("challenge-ablations") if r["configuration"] == configuration}
         return count
 
     def rate(self, name, file="convergence-cifar10") -> float:
-        """Return the learning rate of an arm."""
+        """Return the learning rate of a configuration."""
         (rate,) = {result["learning_rate"] for result in self.results(file) if result["name"] == name}
         return rate
 
@@ -123,9 +124,9 @@ LARGE_ARMS = (
 )
 
 
-def alike(witnesses):
+def alike(step_records):
     """Return for each step whether all ranks made the same update of their weights."""
-    return [len({step["update"] for step in ranks}) == 1 for ranks in zip(*(rank["steps"] for rank in witnesses))]
+    return [len({step["update"] for step in ranks}) == 1 for ranks in zip(*(rank["steps"] for rank in step_records))]
 
 
 BATCH_1024 = "large batch + BN"
@@ -133,22 +134,22 @@ LINEAR, SQUARE_ROOT = "+ linear scaling, warm-up", "+ square-root scaling, warm-
 
 MOMENTUM, PLAIN, LAMB = "SGD with momentum", "plain SGD", "LAMB"
 ALL_TUNED = "critical-batch-tuned"
-SMALL_BN, SMALL_WARM, ARMS_AGAIN = "small batch + BN", "batch 64 with warm-up", "arms-again"
+SMALL_BN, SMALL_WARM, ARMS_AGAIN = "small batch + BN", "batch 64 with warm-up", "convergence-again"
 
 
-def later(records, arm=LAMB, most=math.inf):
+def later(records, configuration=LAMB, most=math.inf):
     """Return the 95 % interval of a critical batch over momentum's, all tuned, with the seeds drawn again.
 
     Curves are fitted to batches of `most` samples or fewer.
     """
     results = [result for result in records.results(ALL_TUNED) if result["global_batch"] <= most]
-    curves = [critical.critical_batch(map(Recorded, results), arm=each) for each in (arm, MOMENTUM)]
+    curves = [critical.critical_batch(map(Recorded, results), configuration=each) for each in (configuration, MOMENTUM)]
     return np.percentile(curves[0].drawn / curves[1].drawn, (2.5, 97.5))
 
 
-def seeds_steps(records, arm, batch, file="critical-batch"):
+def seeds_steps(records, configuration, batch, file="critical-batch"):
     """Return the steps to the target of each judged seed."""
-    (point,) = (point for point in records.curve(arm, file).points if point.batch == batch)
+    (point,) = (point for point in records.curve(configuration, file).points if point.batch == batch)
     return [run.steps for run in point.seeds.values()]
 
 
@@ -165,20 +166,23 @@ def the_noise_scale_is_near(records):
 
 def bends(records):
     """Return the intervals of the critical batch sizes, earliest first by what is claimed."""
-    return [records.curve(arm).fit.interval for arm in (PLAIN, MOMENTUM, LAMB)]
+    return [records.curve(configuration).fit.interval for configuration in (PLAIN, MOMENTUM, LAMB)]
 
 
 def ghosts(records):
     """Return each norm's difference to a ghost batch of 32."""
-    arms = ("ghost batch 64", "ghost batch 128", "ghost batch 512", "synchronous, 1024")
-    return {arm: records.gain("ghost batch 32", arm, file="ghost-batches") for arm in arms}
+    configurations = ("ghost batch 64", "ghost batch 128", "ghost batch 512", "synchronous, 1024")
+    return {
+        configuration: records.gain("ghost batch 32", configuration, file="ghost-batches")
+        for configuration in configurations
+    }
 
 
 GAP, TO_LOSS = "generalization", "batch, to a loss"
 
 
 def gap(records, one, other):
-    """Return other − one, of arms that may memorize their images."""
+    """Return other − one, of configurations that may memorize their images."""
     return records.gain(one, other, file=GAP)
 
 
@@ -243,25 +247,34 @@ def judged_ideas(records):
 
 
 def best_settings(records):
-    """Return the setting (rate, rest) of each arm of the ideas that was best on the public images."""
+    """Return the setting (rate, rest) of each configuration of the ideas that was best on the public images."""
     tuning = [result for result in records.results("challenge-ablations") if result["role"] == "tuning"]
-    arms = {result["arm"] for result in tuning}
-    found = {arm: defaultdict(list) for arm in arms}
+    configurations = {result["configuration"] for result in tuning}
+    found = {configuration: defaultdict(list) for configuration in configurations}
     for result in tuning:
-        found[result["arm"]][result["rate"], result["rest"]].append(result["public_accuracy"])
-    return {arm: max(some, key=lambda setting: statistics.fmean(some[setting])) for arm, some in found.items()}
+        found[result["configuration"]][result["rate"], result["rest"]].append(result["public_accuracy"])
+    return {
+        configuration: max(some, key=lambda setting: statistics.fmean(some[setting]))
+        for configuration, some in found.items()
+    }
 
 
 def left_out(records):
     """Return the differences to the reference's one pass when a trick is left out, by trick."""
     results = judged_ideas(records)
     reached = {
-        arm: {each["seed"]: 100 * each["private_accuracy"] for each in results if each["arm"] == arm}
-        for arm in {each["arm"] for each in results}
+        configuration: {
+            each["seed"]: 100 * each["private_accuracy"] for each in results if each["configuration"] == configuration
+        }
+        for configuration in {each["configuration"] for each in results}
     }
     whole = reached.pop("one pass")
     assert len(whole) >= 5
-    tricks = {arm.removeprefix("without "): found for arm, found in reached.items() if arm.startswith("without ")}
+    tricks = {
+        configuration.removeprefix("without "): found
+        for configuration, found in reached.items()
+        if configuration.startswith("without ")
+    }
     return {trick: paired(whole, found) for trick, found in tricks.items()}
 
 
@@ -281,7 +294,7 @@ def apart(values):
 CLAIMS = {
     # Start_Here
     "On CIFAR-10, four passes over 45,056 images reach about 78 % (lesson 4).": (
-        lambda r: 77.5 <= statistics.fmean(r.arm("small batch + BN").values()) < 78.5
+        lambda r: 77.5 <= statistics.fmean(r.configuration("small batch + BN").values()) < 78.5
     ),
     # The challenge
     "Nothing was improved, and yet the best of ten runs is more than half a point above the mean of all twenty.": (
@@ -320,7 +333,7 @@ CLAIMS = {
         {trick for trick, pair in left_out(r).items() if pair.low > 0}
         == {"small shifts", "faster biases", "width late, equal weights"}
     ),
-    "Nine of the eleven arms were best at twice the whole file's learning rate in these runs, none at four times.": (
+    "Nine of the eleven configurations were best at twice the whole file's learning rate in these runs, none at four times.": (
         lambda r: sorted(rate for rate, _ in best_settings(r).values()) == [1] * 2 + [2] * 9
     ),
     "At a target one point higher, still below the mean of all runs, fewer than one score in five of these runs counts.": lambda r: (
@@ -358,12 +371,12 @@ CLAIMS = {
     "At equal epochs the large batch is more than five points behind, but it has not learned its images, and the small "
     "one has.": lambda r: (
         gap(r, "small batch", "large batch").high < -5
-        and max(r.arm("large batch", "clean_accuracy", GAP).values()) < 80
-        and min(r.arm("small batch", "clean_accuracy", GAP).values()) > 95
+        and max(r.configuration("large batch", "clean_accuracy", GAP).values()) < 80
+        and min(r.configuration("small batch", "clean_accuracy", GAP).values()) > 95
     ),
     "At equal steps it has learned all of them and is still behind.": lambda r: (
         below(gap(r, "small batch", "large batch, equal steps"))
-        and min(r.arm("large batch, equal steps", "clean_accuracy", GAP).values()) > 99.9
+        and min(r.configuration("large batch, equal steps", "clean_accuracy", GAP).values()) > 99.9
     ),
     "At equal training loss its held-out accuracy is lower.": lambda r: below(
         gap(r, "small batch, to a loss", "large batch, to a loss")
@@ -393,7 +406,7 @@ CLAIMS = {
     ),
     "For 64 and for 512 it lies within the margin, and for 128 and synchronous batch norm the records do not decide.": (
         lambda r: (
-            {arm: pair.verdict(MARGIN) for arm, pair in ghosts(r).items()}
+            {configuration: pair.verdict(MARGIN) for configuration, pair in ghosts(r).items()}
             == {
                 "ghost batch 64": "within the margin",
                 "ghost batch 128": "not decided",
@@ -436,11 +449,11 @@ CLAIMS = {
     ),
     # Lesson 3b: the eighth case of the bug hunt
     "In the recorded runs, no script ended with an error, and every loss fell.": lambda r: all(
-        result["loss"] < result["first_loss"] and [rank["rank"] for rank in result["witnesses"]] == [0, 1]
+        result["loss"] < result["first_loss"] and [rank["rank"] for rank in result["step_records"]] == [0, 1]
         for result in r.results("keras")
     ),
     "With Keras 2, the ranks made the same update in every step, with Keras 3 in none.": lambda r: (
-        {(result["name"], step_alike) for result in r.results("keras") for step_alike in alike(result["witnesses"])}
+        {(result["name"], step_alike) for result in r.results("keras") for step_alike in alike(result["step_records"])}
         == {("Keras 2", True), ("Keras 3", False)}
     ),
     "Five seeds do not tell the two apart by held-out accuracy.": lambda r: (
@@ -452,7 +465,7 @@ CLAIMS = {
         and r.gain(SMALL_WARM, "+ warm-up", file=ARMS_AGAIN).high < -3
     ),
     "Nothing closes the gap to the small batch.": lambda r: all(
-        below(r.gain("small batch + BN", arm)) for arm in LARGE_ARMS
+        below(r.gain("small batch + BN", configuration)) for configuration in LARGE_ARMS
     ),
 }
 
@@ -474,7 +487,7 @@ CAREFUL = re.compile(r"these runs|[Rr]ecorded runs|not decide|margin|of its twen
 
 
 def drawn_again(number):
-    """Return a function that draws the seeds of each file's judged runs with replacement, the same for all arms."""
+    """Return a function that draws the seeds of each file's judged runs with replacement, the same for all configurations."""
 
     def again_of(name, results):
         judged = [result for result in results if result.get("role") != "tuning"]
@@ -519,23 +532,23 @@ def test_claim_holds_with_resampled_seeds_or_is_qualified(claim, capsys):
 FINDINGS = " ".join((ROOT / "docs" / "findings.md").read_text().split())
 
 
-def mean(records, arm):
-    return f"{statistics.fmean(records.arm(arm).values()):.1f} %"
+def mean(records, configuration):
+    return f"{statistics.fmean(records.configuration(configuration).values()):.1f} %"
 
 
 def points(pair):
     return f"{pair.mean:+.1f} ± {pair.half_width:.1f}".replace("-", "−")
 
 
-def behind(records, arm):
-    return points(records.gain(SMALL_BN, arm))
+def behind(records, configuration):
+    return points(records.gain(SMALL_BN, configuration))
 
 
 def large_batch(records):
     plain, warm, root = "+ linear scaling", LINEAR, SQUARE_ROOT
     yield f"| batch 64, learning rate {records.rate(SMALL_BN):g} | {mean(records, SMALL_BN)} | |"
-    for arm, what in ((BATCH_1024, "best learning rate, {:g}"), ("+ warm-up", "best learning rate {:g}")):
-        yield f"{what.format(records.rate(arm))} | {mean(records, arm)} | {behind(records, arm)} |"
+    for configuration, what in ((BATCH_1024, "best learning rate, {:g}"), ("+ warm-up", "best learning rate {:g}")):
+        yield f"{what.format(records.rate(configuration))} | {mean(records, configuration)} | {behind(records, configuration)} |"
     yield (
         f"linear rule, {records.rate(warm):g}, with a warm-up (without one) | {mean(records, warm)} "
         f"({mean(records, plain)}) | {behind(records, warm)} ({behind(records, plain)}) |"
@@ -547,13 +560,13 @@ def large_batch(records):
     )
     yield f"| LAMB | {mean(records, 'LAMB')} | {behind(records, 'LAMB')} |"
     compared = (BATCH_1024, "+ warm-up", warm, plain, root, "LARS", PAPERS, "LAMB")
-    assert max(holm([records.gain(SMALL_BN, arm).p for arm in compared])) < 0.001
+    assert max(holm([records.gain(SMALL_BN, configuration).p for configuration in compared])) < 0.001
     yield "After Holm's correction for the eight comparisons of this table each p is below 0.001."
 
 
 def critical_batches(records):
-    curves = {arm: records.curve(arm) for arm in (PLAIN, MOMENTUM, LAMB)}
-    yield from (f"| {arm} | {curve.fit} |" for arm, curve in curves.items())
+    curves = {configuration: records.curve(configuration) for configuration in (PLAIN, MOMENTUM, LAMB)}
+    yield from (f"| {configuration} | {curve.fit} |" for configuration, curve in curves.items())
     yield f"for plain SGD p is {curves[PLAIN].lack_of_fit:.2f}, for LAMB {curves[LAMB].lack_of_fit:.2f}"
     yield f"(lack of fit, p = {curves[MOMENTUM].lack_of_fit:.3f})"
     exponents = [f"{curve.exponent[0]:.2f} (critical batch {curve.exponent[1]:,.0f})" for curve in curves.values()]
@@ -571,7 +584,7 @@ def critical_batches_all_tuned(records):
     low, high = later(records)
     more = {}  # of LAMB's steps, in %: what the geometric mean says, and whether seeds decide
     for batch in (32, 128, 512, 1024, 2048, 4096):
-        steps = [np.log(seeds_steps(records, arm, batch, ALL_TUNED)) for arm in (MOMENTUM, LAMB)]
+        steps = [np.log(seeds_steps(records, configuration, batch, ALL_TUNED)) for configuration in (MOMENTUM, LAMB)]
         pair = paired(*(dict(enumerate(each)) for each in steps))
         more[batch] = round(100 * (math.exp(pair.mean) - 1)), not pair.low < 0 < pair.high
     assert [batch for batch, (_, decided) in more.items() if not decided] == [2048]
@@ -590,10 +603,10 @@ def critical_batches_all_tuned(records):
     yield "0.95 was best from 512 on"
     yield f"at 4,096 alone, with {-more[4096][0]} % fewer steps"
     yield f"up to 1,024 it takes {least} to {most} % more"
-    for arm in (PLAIN, MOMENTUM, LAMB):
-        curve = records.curve(arm, ALL_TUNED)
+    for configuration in (PLAIN, MOMENTUM, LAMB):
+        curve = records.curve(configuration, ALL_TUNED)
         drawn = "{:,.0f} to {:,.0f}".format(*np.percentile(curve.drawn, (2.5, 97.5)))
-        yield f"| {arm} | {curve.fit} | {drawn} | {curve.lack_of_fit:.1g} | {curve.exponent[0]:.2f} |"
+        yield f"| {configuration} | {curve.fit} | {drawn} | {curve.lack_of_fit:.1g} | {curve.exponent[0]:.2f} |"
 
 
 def generalization_gap(records):
@@ -602,19 +615,19 @@ def generalization_gap(records):
     yield f"| at equal training loss | {points(gap(records, f'small {TO_LOSS}', f'large {TO_LOSS}'))} |"
     yield f"equal training loss | {points(gap(records, f'small {TO_LOSS}', 'small batch, low rate, to a loss'))} |"
     again = "equal-loss-again"
-    for arm, what in {
+    for configuration, what in {
         "large batch": "batch 1,024",
         "small batch, low rate": "batch 64, an eighth",
         "large batch, low rate": "batch 1,024, an eighth",
     }.items():
         first, second = (
-            records.gain("small batch, to a loss", f"{arm}, to a loss", file=file) for file in (GAP, again)
+            records.gain("small batch, to a loss", f"{configuration}, to a loss", file=file) for file in (GAP, again)
         )
         assert len(second.differences) == 10 and below(second)
         yield f"| {what} | {points(first)} | {points(second)} |"
     stops = [
-        statistics.fmean(records.arm(f"{arm}, to a loss", "clean_loss", again).values())
-        for arm in ("small batch", "large batch, low rate")
+        statistics.fmean(records.configuration(f"{configuration}, to a loss", "clean_loss", again).values())
+        for configuration in ("small batch", "large batch, low rate")
     ]
     yield f"stopped {stops[1] - stops[0]:.3f} higher than batch 64"
     low = records.gain("small batch, low rate, to a loss", "large batch, to a loss", file=again)
@@ -637,7 +650,7 @@ def sharpness_ranks(records):
     corrected_p = holm([within.p for _, within in found.values()])
     for (said, (between, within)), p in zip(found.items(), corrected_p, strict=True):
         yield f"| {said} | {cell(between)} | {cell(within)} | {p:.3f} |"
-    by_setting = table.groupby(["arm", "learning_rate"]).mean(numeric_only=True)
+    by_setting = table.groupby(["configuration", "learning_rate"]).mean(numeric_only=True)
     usual = [
         scipy.stats.spearmanr(by_setting[measure], by_setting[figure]).pvalue
         for measure in MEASURES
@@ -666,20 +679,20 @@ def ten_other_seeds(records):
         "batch 64 with a warm-up against batch 64 without": (SMALL_BN, SMALL_WARM),
         "batch 1,024 against batch 64, both with a warm-up": (SMALL_WARM, "+ warm-up"),
     }
-    again = {what: records.gain(*arms, file=ARMS_AGAIN) for what, arms in compared.items()}
+    again = {what: records.gain(*configurations, file=ARMS_AGAIN) for what, configurations in compared.items()}
     for (what, pair), p in zip(again.items(), holm([pair.p for pair in again.values()]), strict=True):
         assert len(pair.differences) == 10
         before = "" if SMALL_WARM in compared[what] else points(records.gain(*compared[what]))
         yield f"| {what} | {before} | {points(pair)} | {'< 0.001' if p < 0.001 else f'{p:.3f}'} |".replace("  ", " ")
 
 
-def other_arms(records):
+def other_configurations(records):
     apart = f"{PAPERS}, biases apart"
     for one, other in ((PAPERS, apart), ("LARS", PAPERS), ("LARS", apart)):
         pair = records.gain(one, other, file="lars-biases")
         yield f"| {other} | {one} | {points(pair)} | {pair.verdict(MARGIN)} |"
-    for name, arm in (("batch 64", SMALL_BN), ("LARS", "LARS"), ("LAMB", "LAMB")):
-        pair = records.gain(f"{arm}, float32", f"{arm}, bfloat16", file="precision-arms")
+    for name, configuration in (("batch 64", SMALL_BN), ("LARS", "LARS"), ("LAMB", "LAMB")):
+        pair = records.gain(f"{configuration}, float32", f"{configuration}, bfloat16", file="precision-configurations")
         yield f"| {name} | {points(pair)} | {pair.verdict(MARGIN)} |"
 
 
@@ -688,7 +701,7 @@ def papers(records):
     assert (round(lost.mean), round(to_half.mean)) == (-4, 1) and above(to_half)
     assert records.rate("+ warm-up") * 2 == pytest.approx(records.rate(LINEAR))
     yield "Here it loses 4 points at 1,024, and half its learning rate is better by about one."
-    assert not any(above(records.gain("+ warm-up", arm)) for arm in ("LARS", "LAMB"))
+    assert not any(above(records.gain("+ warm-up", configuration)) for configuration in ("LARS", "LAMB"))
     yield "Here neither is ahead of SGD with a warm-up and a learning rate of its own"
     steps, epochs = (gap(records, "small batch", f"large batch{how}") for how in (", equal steps", ""))
     closed = Paired(tuple(s - e / 2 for s, e in zip(steps.differences, epochs.differences, strict=True)))
@@ -699,10 +712,10 @@ def papers(records):
 
 
 def challenge_figures(records):
-    arms = defaultdict(list)
+    configurations = defaultdict(list)
     for result in records.results("challenge-times"):
-        arms[result["arm"]].append(result)
-    beside = [result["seconds"] for result in arms["baseline"]]
+        configurations[result["configuration"]].append(result)
+    beside = [result["seconds"] for result in configurations["baseline"]]
 
     def reached(results):
         score = Score("", tuple(result["private_accuracy"] for result in results))
@@ -713,11 +726,11 @@ def challenge_figures(records):
         cpu = statistics.median(result["cpu_seconds"] for result in results)
         return f"{cpu:.0f} | {statistics.median(ratios):.2f}"
 
-    yield f"| the baseline (20 seeds) | {reached(records.results(BASELINE))} | {cost(arms['baseline'])} |"
-    yield f"| the reference | {reached(arms['reference'])} | {cost(arms['reference'])} |"
-    longer = arms["longer, in bfloat16"]
+    yield f"| the baseline (20 seeds) | {reached(records.results(BASELINE))} | {cost(configurations['baseline'])} |"
+    yield f"| the reference | {reached(configurations['reference'])} | {cost(configurations['reference'])} |"
+    longer = configurations["longer, in bfloat16"]
     yield f"| the reference, longer, in bfloat16 | {reached(longer)} | {cost(longer)} |"
-    one_pass = [result for result in judged_ideas(records) if result["arm"] == "one pass"]
+    one_pass = [result for result in judged_ideas(records) if result["configuration"] == "one pass"]
     yield f"| “one pass”: one epoch of a narrower one, in bfloat16 | {reached(one_pass)} | | |"
     for _, row in ablations(recorded("challenge-ablations"), "one pass").iterrows():
         half = (row["high_points"] - row["low_points"]) / 2
@@ -730,7 +743,7 @@ def challenge_figures(records):
 
 SECTIONS = (
     *(large_batch, critical_batches, critical_batches_all_tuned, generalization_gap, sharpness_ranks),
-    *(ten_other_seeds, other_arms, papers, challenge_figures),
+    *(ten_other_seeds, other_configurations, papers, challenge_figures),
 )
 
 
@@ -754,7 +767,10 @@ def ranging(values, form="{:.1f}", unit=""):
 
 def expected(records):
     """Return the ends of the rows that records decide."""
-    percent = {arm: ranging(records.arm(arm).values(), unit="% ") for arm in (BATCH_1024, "+ warm-up", "LARS", "LAMB")}
+    percent = {
+        configuration: ranging(records.configuration(configuration).values(), unit="% ")
+        for configuration in (BATCH_1024, "+ warm-up", "LARS", "LAMB")
+    }
     server = {case: ranging(row["updates_per_s"] for row in ps_faults.records()[case]) for case in ("plain", "held")}
     points = {
         (result["rate_mbit"], point["variant"]): f"{1000 * point['seconds']['median']:.0f} ms"
@@ -764,13 +780,15 @@ def expected(records):
     }
     speed = precisions.pairs(recorded("precision-speed"), "images_per_s")
     baseline = records.results(BASELINE)
-    seconds = [result["seconds"] for result in records.results("challenge-times") if result["arm"] == "baseline"]
+    seconds = [
+        result["seconds"] for result in records.results("challenge-times") if result["configuration"] == "baseline"
+    ]
     return [
         f"1,000 Mbit/s: flat, hierarchical | {points[1000, 'flat']}, {points[1000, 'hierarchical']} |",
         f"100 Mbit/s | {points[100, 'flat']}, {points[100, 'hierarchical']} |",
         f"÷ in float32, 2 ranks | {ranging(speed.ratios, '{:.2f}')} |",
         f"all run, one worker is slow | {server['plain']}, {server['held']} |",
-        f"batch 64 | {ranging(records.arm('small batch + BN').values(), unit='% ')} |",
+        f"batch 64 | {ranging(records.configuration('small batch + BN').values(), unit='% ')} |",
         f"at batch 1,024, at its best rate | {percent[BATCH_1024]} |",
         f"the same with a warm-up | {percent['+ warm-up']} |",
         f"with LARS | {percent['LARS']} |",

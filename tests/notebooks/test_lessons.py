@@ -108,4 +108,6 @@ def test_lesson_runs_headlessly_with_model_answers(name, capsys, monkeypatch):
     texts = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs]
     for text in EXPECTED[name]:
         assert text in "\n".join(texts)
-    assert [text for text in texts if "computes in place of your" in text] == []  # a model answer that `yours` rejects
+    assert [
+        text for text in texts if "computes in place of your" in text
+    ] == []  # a model answer that `working` rejects

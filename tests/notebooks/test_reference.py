@@ -102,7 +102,7 @@ def results_of(name):
 
 
 TRAININGS = (
-    *("convergence-cifar10", "convergence-tuning", "critical-batch", "critical-batch-tuned", "arms-again"),
+    *("convergence-cifar10", "convergence-tuning", "critical-batch", "critical-batch-tuned", "convergence-again"),
     *("lars-biases", "generalization", "equal-loss-again", "ghost-batches"),
 )
 LANDSCAPES = ("landscape", "landscape-again", "noise-frozen")
@@ -156,7 +156,9 @@ def test_runs_are_judged_on_other_seeds_and_images_than_tuning_used(name):
 
 
 def test_arms_are_judged_on_other_seeds_and_images_than_tuning_used():
-    tuning, judged, again = (results_of(name) for name in ("convergence-tuning", "convergence-cifar10", "arms-again"))
+    tuning, judged, again = (
+        results_of(name) for name in ("convergence-tuning", "convergence-cifar10", "convergence-again")
+    )
     again = [result for result in again if result["role"] == "judged"]
     held_out = [{result["held_out"] for result in results} for results in (tuning, judged, again)]
     assert held_out == [{"validation"}, {"test"}, {"test"}]
@@ -167,8 +169,8 @@ def test_arms_are_judged_on_other_seeds_and_images_than_tuning_used():
 
 def test_every_batch_of_the_critical_batch_sweep_reached_its_target():
     for file, batches in (("critical-batch", [32 * 2**k for k in range(8)]), ("critical-batch-tuned", None)):
-        for arm in ("plain SGD", "SGD with momentum", "LAMB"):
-            curve = critical.critical_batch(recorded(file), arm=arm)
+        for configuration in ("plain SGD", "SGD with momentum", "LAMB"):
+            curve = critical.critical_batch(recorded(file), configuration=configuration)
             assert batches in ([point.batch for point in curve.points], None)
             assert not any(point.missed for point in curve.points)
             assert file == "critical-batch-tuned" or not any(point.at_edge for point in curve.points)
@@ -201,12 +203,12 @@ def as_recorded(source):
     return source
 
 
-TUNING = {1_000, 1_001, 1_002}  # seeds that settings of the challenge's arms were chosen with
+TUNING = {1_000, 1_001, 1_002}  # seeds that settings of the challenge's configurations were chosen with
 BEHIND = 0.02  # of accuracy: a setting so far behind with the first seed was not tried with the others
 
 
 def best_on_its_grids(tuning):
-    """Return the best setting of an arm; its grids go beyond it, and all but those behind it have all tuning seeds."""
+    """Return the best setting of a configuration; its grids go beyond it, and all but those behind it have all tuning seeds."""
     seeds = collections.defaultdict(dict)
     for run in tuning:
         seeds[run["rate"], run["rest"]][run["seed"]] = run["public_accuracy"]
@@ -222,12 +224,12 @@ def best_on_its_grids(tuning):
 
 def test_challenge_arms_share_seeds_and_are_tuned_on_others():
     for name, count in (("challenge-ablations", 11), ("challenge-times", 3)):
-        arms = collections.defaultdict(lambda: {"tuning": [], "judged": []})
+        configurations = collections.defaultdict(lambda: {"tuning": [], "judged": []})
         for result in results_of(name):
-            arms[result["arm"]][result.get("role") or "judged"].append(result)
-        assert len(arms) == count
-        for arm, results in arms.items():
-            assert [result["seed"] for result in results["judged"]] == [*range(5)], arm
+            configurations[result["configuration"]][result.get("role") or "judged"].append(result)
+        assert len(configurations) == count
+        for configuration, results in configurations.items():
+            assert [result["seed"] for result in results["judged"]] == [*range(5)], configuration
             assert len({result["challenge"]["file"] for result in results["judged"]}) == 1
             assert not any(result["trial"] or result["diverged"] for result in results["judged"])
             if name == "challenge-ablations":
@@ -236,10 +238,10 @@ def test_challenge_arms_share_seeds_and_are_tuned_on_others():
 
 
 def test_challenge_was_timed_with_the_files_of_today():
-    files = {result["arm"]: result["challenge"]["file"] for result in results_of("challenge-times")}
-    for arm in ("baseline", "reference"):
-        source = as_recorded(BASELINE.with_name(f"{arm}.py").read_text())
-        assert files[arm] == sha256(source.encode()), f"record {arm} again"
+    files = {result["configuration"]: result["challenge"]["file"] for result in results_of("challenge-times")}
+    for configuration in ("baseline", "reference"):
+        source = as_recorded(BASELINE.with_name(f"{configuration}.py").read_text())
+        assert files[configuration] == sha256(source.encode()), f"record {configuration} again"
 
 
 @pytest.mark.parametrize(("name", "seeds"), [("cifar10", 20), ("synthetic", 10)])
@@ -262,9 +264,9 @@ def test_baseline_reaches_the_target_nine_times_in_ten(name, seeds):
 def test_every_arm_has_the_best_rate_of_its_grid_inside_the_edges():
     grids = tuning.grids(recorded("convergence-tuning"))
     judged = {run.name: run.result["learning_rate"] for run in recorded("convergence-cifar10")}
-    for arm, grid in grids.items():
-        assert not grid.at_edge, arm
-        assert judged[arm] == pytest.approx(grid.best), arm
+    for configuration, grid in grids.items():
+        assert not grid.at_edge, configuration
+        assert judged[configuration] == pytest.approx(grid.best), configuration
 
 
 def test_base_rates_match_the_grids():

@@ -23,8 +23,8 @@ class Records:
         return [Recorded(result) for result in self._draw([run.result for run in recorded(name)])]
 
     def pairs(self):
-        """Return each way's differences to an all-reduce in each step, by name."""
-        return {way.name: way.pairs for way in messages.differences(self.runs("few-messages"))}
+        """Return each method's differences to an all-reduce in each step, by name."""
+        return {method.name: method.pairs for method in messages.differences(self.runs("few-messages"))}
 
     def off(self):
         """Return by which part the measured peaks of tensors differ from the arithmetic at most."""
@@ -78,7 +78,7 @@ def left_out_of_the_mean():
 
 
 def feedback(records):
-    """Return the differences of the two arms with the largest 1 %, with − without error feedback."""
+    """Return the differences of the two configurations with the largest 1 %, with − without error feedback."""
     found = records.pairs()
     with_it, without = (found[name].differences for name in ("top 1 %", "top 1 %, no feedback"))
     return messages.Paired(tuple(a - b for a, b in zip(with_it, without, strict=True)))
@@ -121,10 +121,10 @@ def test_the_speeds_are_those_that_fit_all_models():
 
 def test_findings_and_measured_md_have_the_records_figures():
     findings, measured = ((ROOT / "docs" / name).read_text() for name in ("findings.md", "measured.md"))
-    ways = messages.differences(Records().runs("few-messages"))
-    for way, p in zip(ways, holm([way.pairs.p for way in ways]), strict=True):
-        difference = f"{way.pairs.mean:+.3f} ± {way.pairs.half_width:.3f}".replace("-", "−")
-        assert f"| {way.name} | {100 * way.sent_share:.1f} % | {difference} | {p:.2f} |" in findings
+    methods = messages.differences(Records().runs("few-messages"))
+    for method, p in zip(methods, holm([method.pairs.p for method in methods]), strict=True):
+        difference = f"{method.pairs.mean:+.3f} ± {method.pairs.half_width:.3f}".replace("-", "−")
+        assert f"| {method.name} | {100 * method.sent_share:.1f} % | {difference} | {p:.2f} |" in findings
     pair = feedback(Records())
     said = f"the top 1 % ends {-pair.mean:.3f} ± {pair.half_width:.3f} lower than without"
     assert said in " ".join(findings.split())

@@ -1,4 +1,4 @@
-"""The comparison table: arms, seeds and verdicts."""
+"""The comparison table: configurations, seeds and verdicts."""
 
 import math
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ def run(name, accuracy, **fields):
     return finished(result(name, accuracy, **fields))
 
 
-def arm(name, *accuracies, **fields):
+def configuration(name, *accuracies, **fields):
     return [run(name, accuracy, seed=seed, **fields) for seed, accuracy in enumerate(accuracies)]
 
 
@@ -60,20 +60,20 @@ def failed(name):
     return SimpleNamespace(**facts, result=None, history=pandas.DataFrame())
 
 
-def by_arm(table):
-    return {row["arm"]: row for row in table.to_dict("records")}
+def by_configuration(table):
+    return {row["configuration"]: row for row in table.to_dict("records")}
 
 
 def test_seeds_of_one_name_make_one_row_in_order_of_appearance():
     table = compare([run("b", 0.5), run("a", 0.40), run("b", 0.6), run("a", 0.44)])
-    assert (list(table["arm"]), list(table["seeds"])) == (["b", "a"], [2, 2])
+    assert (list(table["configuration"]), list(table["seeds"])) == (["b", "a"], [2, 2])
     assert table["test_accuracy"].tolist() == pytest.approx([0.55, 0.42])
     # Sample standard deviation of two: |difference| / sqrt(2).
     assert table["test_accuracy_sd"].tolist() == pytest.approx([0.1 / 2**0.5, 0.04 / 2**0.5])
 
 
 def test_without_an_arm_to_compare_with_nothing_is_judged():
-    table = compare([*arm("a", 0.50, 0.60, 0.55), *arm("b", 0.52, 0.64, 0.58)])
+    table = compare([*configuration("a", 0.50, 0.60, 0.55), *configuration("b", 0.52, 0.64, 0.58)])
     assert list(table["verdict"]) == ["", "best"]
     # Differences of 2, 4 and 3 points: standard deviation 1, t of two degrees of freedom 4.3027.
     row = table.iloc[0]
@@ -84,11 +84,15 @@ def test_without_an_arm_to_compare_with_nothing_is_judged():
 
 
 def test_differences_are_paired_by_seed():
-    reference = arm("small", 0.50, 0.60, 0.55)  # a spread of 5 points, which pairs do not feel
-    others = arm("same", 0.501, 0.599, 0.551) + arm("up", 0.53, 0.63, 0.58) + arm("down", 0.46, 0.57, 0.51)
-    unsettled = arm("wide", 0.52, 0.58, 0.55)
+    reference = configuration("small", 0.50, 0.60, 0.55)  # a spread of 5 points, which pairs do not feel
+    others = (
+        configuration("same", 0.501, 0.599, 0.551)
+        + configuration("up", 0.53, 0.63, 0.58)
+        + configuration("down", 0.46, 0.57, 0.51)
+    )
+    unsettled = configuration("wide", 0.52, 0.58, 0.55)
     table = compare([*reference, *reversed(others), *unsettled], against="small", margin=1.0)
-    verdicts = {row["arm"]: row["verdict"] for row in table.to_dict("records")}
+    verdicts = {row["configuration"]: row["verdict"] for row in table.to_dict("records")}
     assert verdicts == {
         "small": "",
         "same": "within the margin",
@@ -99,20 +103,22 @@ def test_differences_are_paired_by_seed():
     assert "against small" in table.readable()
     assert "+3.0\u00a0±\u00a00.0, better" in str(table)
     # Of four comparisons the smallest p counts four times, of three each once.
-    p = {row["arm"]: row["p_holm"] for row in table.to_dict("records")}
+    p = {row["configuration"]: row["p_holm"] for row in table.to_dict("records")}
     down = ttest_1samp([-4, -3, -4], 0).pvalue
     assert (p["up"], p["down"], p["wide"]) == (pytest.approx(0, abs=1e-9), pytest.approx(3 * down), 1)
     assert "< 0.001" in str(table)
     narrow = compare([*reference, *others], against="small", margin=0.1)
-    assert by_arm(narrow)["same"]["verdict"] == "not decided"
+    assert by_configuration(narrow)["same"]["verdict"] == "not decided"
     assert narrow["p_holm"].isna().all()
 
 
 def test_one_common_seed_decides_nothing():
     single = compare([run("a", 0.5), run("b", 0.6)])
     assert "−10.0, one seed" in str(single) and math.isnan(single["low_points"][0])
-    table = compare([*arm("a", 0.5, 0.5), run("b", 0.6, seed=7), run("b", 0.6, seed=8)], against="a", margin=99)
-    row = by_arm(table)["b"]
+    table = compare(
+        [*configuration("a", 0.5, 0.5), run("b", 0.6, seed=7), run("b", 0.6, seed=8)], against="a", margin=99
+    )
+    row = by_configuration(table)["b"]
     assert (row["difference_points"], row["pairs"], row["verdict"]) == (pytest.approx(10), 0, "not decided")
     assert "+10.0, no seed in common, not decided" in str(table)
 
@@ -129,7 +135,7 @@ def test_failed_and_diverged_runs_stay_in_the_table():
     other = run("other", 0.5)  # a script without our records
     other.result, other.history = {"name": "other"}, pandas.DataFrame()
     table = compare([run("a", 0.5), failed("a"), failed("b"), run("c", 0.1, diverged=True), hit, other])
-    rows = by_arm(table)
+    rows = by_configuration(table)
     assert rows["other"]["seeds"] == 0
     assert rows["a"]["note"] == "1 of 2 failed, without a result"
     assert (rows["b"]["seeds"], rows["b"]["ranks"]) == (0, 2)
@@ -140,10 +146,10 @@ def test_failed_and_diverged_runs_stay_in_the_table():
 
 def test_recorded_runs_have_rows_of_their_own():
     table = compare([run("a", 0.5), Recorded(result("a", 0.6)), Recorded(result("a", 0.7))])
-    assert list(table["arm"]) == ["a", "a (recorded)"]
+    assert list(table["configuration"]) == ["a", "a (recorded)"]
     assert list(table["recorded"]) == [False, True]
     alone = compare([Recorded(result("a", 0.6)), Recorded(result("b", 0.7))])
-    assert list(alone["arm"]) == ["a", "b"] and "Recorded runs, compared" in alone._repr_html_()
+    assert list(alone["configuration"]) == ["a", "b"] and "Recorded runs, compared" in alone._repr_html_()
     assert "Recorded runs" not in table._repr_html_()
     assert list(table["verdict"]) == ["", ""]
 

@@ -85,7 +85,7 @@ def run(case, folder, notice_at=None):
     train_cifar.load = small_data
     train_cifar.make_train_step, train_cifar.models.build = spying_make, spying_build
     try:
-        result = train_cifar.main(train_cifar.parse([*SMALL, *CASES[case]]))
+        result = train_cifar.main(train_cifar.parse_args([*SMALL, *CASES[case]]))
     finally:
         train_cifar.make_train_step, train_cifar.models.build = make, build
     if (

@@ -10,15 +10,15 @@ from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.paired_stats import by_seed, holm, paired
 
-WITHOUT = "without "  # and the trick: the name of an arm
+WITHOUT = "without "  # and the trick: the name of a configuration
 
 
 def judged(runs: Iterable[Any]) -> list[Recorded]:
-    """Return recorded runs by arm, with private accuracy as the held-out one, and without those for tuning."""
+    """Return recorded runs by configuration, with private accuracy as the held-out one, without those for tuning."""
     return [
         Recorded(
             run.result
-            | {"name": run.result["arm"], "test_accuracy": run.result["private_accuracy"], "held_out": "test"}
+            | {"name": run.result["configuration"], "test_accuracy": run.result["private_accuracy"], "held_out": "test"}
         )
         for run in runs
         if run.result.get("role") != "tuning"
@@ -40,15 +40,22 @@ def best_of(values: Sequence[float], k: int) -> float:
 
 
 def ablations(runs: Iterable[Any], whole: str) -> Table:
-    """Tabulate the effect of each trick of a submission: the arms "without X" against the arm `whole`.
+    """Tabulate the effect of each trick of a submission: the configurations "without X" against `whole`.
 
     ``difference_points`` is private accuracy minus the whole's, paired by seed, the largest loss first; ``p`` is
     corrected for the number of tricks (`holm`); ``needed`` is `Paired.needed`.
     """
     found = judged(runs)
-    arms = {name: [run for run in found if run.name == name] for name in dict.fromkeys(run.name for run in found)}
-    accuracies = {arm: by_seed(some, lambda result: 100 * result["test_accuracy"]) for arm, some in arms.items()}
-    tricks = [arm.removeprefix(WITHOUT) for arm in arms if arm.startswith(WITHOUT)]
+    configurations = {
+        name: [run for run in found if run.name == name] for name in dict.fromkeys(run.name for run in found)
+    }
+    accuracies = {
+        configuration: by_seed(some, lambda result: 100 * result["test_accuracy"])
+        for configuration, some in configurations.items()
+    }
+    tricks = [
+        configuration.removeprefix(WITHOUT) for configuration in configurations if configuration.startswith(WITHOUT)
+    ]
     pairs = [paired(accuracies[whole], accuracies[WITHOUT + trick]) for trick in tricks]
     rows = [
         {

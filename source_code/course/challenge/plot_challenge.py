@@ -2,7 +2,7 @@
 
 import math
 
-from course.shared.figure import GRAY, Figure, arm_looks, styled
+from course.shared.figure import GRAY, Figure, configuration_looks, styled
 
 
 @styled
@@ -16,7 +16,9 @@ def plot_challenge(board) -> Figure:
     figure = Figure(7.2, 4.2)
     panel = figure.subplots()
     panel.axhline(target, color=GRAY, linestyle="--", linewidth=1.2, label=f"target {target:.1%}")
-    looks = arm_looks(row["name"] for row in scored if row["kind"] == "own")  # the same after each new submission
+    looks = configuration_looks(
+        row["name"] for row in scored if row["kind"] == "own"
+    )  # the same after each new submission
     for row in scored:
         style = {"color": GRAY, "marker": "*" if row["kind"] == "reference" else "P"}
         if row["kind"] == "own":

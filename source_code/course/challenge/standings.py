@@ -47,14 +47,14 @@ def board(data_set: str = "auto", mine: Iterable[Score] | None = None) -> Table:
 
 def recorded(data: str) -> list[Score]:
     """Return the scores of the baseline and the reference, from runs in ``results/reference``."""
-    needs = {"arm": str, "samples": int, "seed": int, "private_accuracy": float, "cpu_seconds": float}
+    needs = {"configuration": str, "samples": int, "seed": int, "private_accuracy": float, "cpu_seconds": float}
     path = reference_dir() / f"challenge-{'times' if data == 'cifar10' else 'generated'}.jsonl"
     lines = read_json_lines(path, needs)
-    beside = {line["seed"]: line["cpu_seconds"] for line in lines if line["arm"] == "baseline"}
+    beside = {line["seed"]: line["cpu_seconds"] for line in lines if line["configuration"] == "baseline"}
     found = []
-    for arm in ("baseline", "reference"):
-        mine = [line for line in lines if line["arm"] == arm]
+    for configuration in ("baseline", "reference"):
+        mine = [line for line in lines if line["configuration"] == configuration]
         reached = tuple(line["private_accuracy"] for line in mine)
         ratios = tuple(line["cpu_seconds"] / beside[line["seed"]] for line in mine)
-        found += [Score(arm, reached, mine[0]["samples"], ratios, data=data)] if mine else []
+        found += [Score(configuration, reached, mine[0]["samples"], ratios, data=data)] if mine else []
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from course.convergence.curve import REPETITIONS, Fit, fit, solve, widening
-from course.convergence.tuning import Grid, arm_of
+from course.convergence.tuning import Grid, configuration_of
 from ddl.display.style import data_of
 from ddl.display.table import Table, is_number
 from ddl.errors import InputError
@@ -90,9 +90,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Critical:
-    """Steps to a target against batch size, of one arm."""
+    """Steps to a target against batch size, of one configuration."""
 
-    arm: str
+    configuration: str
     target: float
     points: tuple[Point, ...]
     data: str = ""
@@ -127,7 +127,7 @@ class Critical:
         """
         seeds = sorted({seed for point in self.whole for seed in point.seeds})
         if len(seeds) < 2 or any(sorted(point.seeds) != seeds for point in self.whole):
-            raise InputError(f"{self.arm}: resampling needs the same two or more seeds at all batch sizes")
+            raise InputError(f"{self.configuration}: resampling needs the same two or more seeds at all batch sizes")
         logs = np.log([[point.seeds[seed].steps for point in self.whole] for seed in seeds])  # [seeds, batches]
         draws = np.random.default_rng(0).integers(len(seeds), size=(REPETITIONS, len(seeds)))
         deviations = widening(len(seeds), len(seeds) - 1) * (logs[draws].mean(axis=1) - logs.mean(axis=0))
@@ -193,7 +193,8 @@ class Critical:
         if self.has_fit and not math.isnan(self.lack_of_fit):
             curve += f"lack of fit, p = {self.lack_of_fit:.2g}; "
         caption = (
-            f"{self.arm}: steps to a held-out accuracy of {100 * self.target:g} %, on {self.data}; the geometric mean "
+            f"{self.configuration}: steps to a held-out accuracy of {100 * self.target:g} %, on {self.data}; "
+            "the geometric mean "
             f"of the seeds. {curve}perfect scaling: each doubling of the batch divides the steps by {2 / PERFECT:.2f} "
             "or more, a limit that may be missed by little; maximal data parallelism: each saves less than 5 %."
         )
@@ -226,22 +227,24 @@ def _notes(point):
             yield "another rate was faster in the grid"
 
 
-def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | None = None) -> Critical:
-    """Return the critical-batch curve of one arm: where its runs reached a held-out accuracy.
+def critical_batch(runs: Iterable[Any], target: float | None = None, configuration: str | None = None) -> Critical:
+    """Return the critical-batch curve of one configuration: where its runs reached a held-out accuracy.
 
     Runs whose result has the ``role`` ``"tuning"`` chose each batch's learning rate; the others are evaluated. If a
     batch has several rates, the best of its grid counts, or without a grid the fastest. `target` defaults to the runs'
     target.
 
-    Raises InputError for an unknown or ambiguous `arm`, without evaluated runs, or without a common target.
+    Raises InputError for an unknown or ambiguous `configuration`, without evaluated runs, or without a common target.
     """
     runs = [run for run in runs if run.result is not None]
-    arms = list(dict.fromkeys(map(arm_of, runs)))
-    if arm is not None and arm not in arms:
-        raise InputError(f"unknown arm {arm!r}; available: {', '.join(arms) or 'none'}")
-    if arm is None and len(arms) > 1 and any("arm" in run.result for run in runs):
-        raise InputError(f"these are runs of several arms: choose one with arm=…, of {', '.join(arms)}")
-    runs = [run for run in runs if arm is None or arm_of(run) == arm]
+    configurations = list(dict.fromkeys(map(configuration_of, runs)))
+    if configuration is not None and configuration not in configurations:
+        raise InputError(f"unknown configuration {configuration!r}; available: {', '.join(configurations) or 'none'}")
+    if configuration is None and len(configurations) > 1 and any("configuration" in run.result for run in runs):
+        raise InputError(
+            f"these are runs of several configurations: choose one with configuration=…, of {', '.join(configurations)}"
+        )
+    runs = [run for run in runs if configuration is None or configuration_of(run) == configuration]
     judged = [run for run in runs if run.result.get("role") != "tuning"]
     if not judged:
         raise InputError("no runs to evaluate: each batch size needs runs besides those for tuning")
@@ -251,7 +254,12 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
             raise InputError("these runs have no target in common: give one, such as target=0.6")
         (target,) = targets
     points = [_point(batch, runs, target) for batch in sorted({run.result["global_batch"] for run in judged})]
-    return Critical(arm or (arms[0] if len(arms) == 1 else "your runs"), target, tuple(points), data_of(judged))
+    return Critical(
+        configuration or (configurations[0] if len(configurations) == 1 else "your runs"),
+        target,
+        tuple(points),
+        data_of(judged),
+    )
 
 
 def _point(batch, runs, target):

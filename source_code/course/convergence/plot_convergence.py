@@ -6,7 +6,7 @@ import numpy
 import pandas
 
 from course.convergence.curve import Fit
-from course.shared.figure import COLORS, GRAY, Figure, arm_looks, band, frame, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, band, configuration_looks, frame, look, styled
 from ddl.display.chart import short
 from ddl.display.style import data_of
 from ddl.display.table import is_number
@@ -22,18 +22,18 @@ X_AXES = {
 }
 
 
-# ---------------------------------------------------------------- arms and seeds
+# ---------------------------------------------------------------- configurations and seeds
 
 
-def _arms(runs):
+def _by_configuration(runs):
     """Group runs that have a history: {(name, recorded): [run, …]}, in order of appearance."""
-    arms = {}
+    configurations = {}
     for run in _listed(runs):
         if run.result is not None and len(run.history):
-            arms.setdefault((run.name, bool(run.recorded)), []).append(run)
-    if not arms:
+            configurations.setdefault((run.name, bool(run.recorded)), []).append(run)
+    if not configurations:
         raise InputError("none of these runs has both evaluations and a result")
-    return arms
+    return configurations
 
 
 def _listed(runs):
@@ -43,33 +43,36 @@ def _listed(runs):
     return runs
 
 
-def _every(arms):
-    return [run for arm in arms.values() for run in arm]
+def _every(configurations):
+    return [run for configuration in configurations.values() for run in configuration]
 
 
-def _looks(arms):
-    """Return each arm's style by name, so that a recorded arm is a lighter version of the reader's."""
-    looks, recorded_alpha = arm_looks(name for name, _ in arms), RECORDED_ALPHA if _mixed(arms) else 1.0
-    return {key: looks[key[0]] | {"alpha": recorded_alpha if key[1] else 1.0} for key in arms}
+def _looks(configurations):
+    """Return each configuration's style by name, a recorded one a lighter version of the reader's."""
+    looks, recorded_alpha = (
+        configuration_looks(name for name, _ in configurations),
+        RECORDED_ALPHA if _mixed(configurations) else 1.0,
+    )
+    return {key: looks[key[0]] | {"alpha": recorded_alpha if key[1] else 1.0} for key in configurations}
 
 
-def _mixed(arms):
-    """Return whether recorded arms are mixed with others."""
-    return len({recorded for _, recorded in arms}) > 1
+def _mixed(configurations):
+    """Return whether recorded configurations are mixed with others."""
+    return len({recorded for _, recorded in configurations}) > 1
 
 
-def _labels(arms):
-    """Return each arm's label, and notes that labels share: seeds and hardware."""
+def _labels(configurations):
+    """Return each configuration's label, and notes that labels share: seeds and hardware."""
     labels, notes = {}, []
-    for recorded in dict.fromkeys(recorded for _, recorded in arms):
-        lighter = recorded and _mixed(arms)
-        group = {key: arm for key, arm in arms.items() if key[1] == recorded}
-        counts = {len(arm) for arm in group.values()}
-        for key, arm in group.items():
-            seeds = f" ({plural(len(arm), 'seed')})" if len(counts) > 1 else ""
+    for recorded in dict.fromkeys(recorded for _, recorded in configurations):
+        lighter = recorded and _mixed(configurations)
+        group = {key: configuration for key, configuration in configurations.items() if key[1] == recorded}
+        counts = {len(configuration) for configuration in group.values()}
+        for key, configuration in group.items():
+            seeds = f" ({plural(len(configuration), 'seed')})" if len(counts) > 1 else ""
             labels[key] = key[0] + ", recorded" * lighter + seeds
         note = [f"recorded on {_hardware(_every(group))}"] if lighter else []
-        note += [f"{plural(*counts, 'seed')} an arm"] if len(counts) == 1 else []
+        note += [f"{plural(*counts, 'seed')} a configuration"] if len(counts) == 1 else []
         notes += ["lighter: " * lighter + ", ".join(note)] if note else []
     return labels, "; ".join(notes)
 
@@ -81,15 +84,17 @@ def _hardware(runs):
     return " and ".join(dict.fromkeys(names))
 
 
-def _origin(arms):
-    """Return the arms' data and, if all are recorded, their hardware."""
-    recorded = f"; recorded on {_hardware(_every(arms))}" if all(recorded for _, recorded in arms) else ""
-    return f"data: {data_of(_every(arms))}{recorded}"
+def _origin(configurations):
+    """Return the configurations' data and, if all are recorded, their hardware."""
+    recorded = (
+        f"; recorded on {_hardware(_every(configurations))}" if all(recorded for _, recorded in configurations) else ""
+    )
+    return f"data: {data_of(_every(configurations))}{recorded}"
 
 
-def _final(arm):
-    """Return a description of an arm's final held-out accuracy."""
-    accuracies = [run.result.get("test_accuracy") for run in arm]
+def _final(configuration):
+    """Return a description of a configuration's final held-out accuracy."""
+    accuracies = [run.result.get("test_accuracy") for run in configuration]
     values = 100 * numpy.array([accuracy for accuracy in accuracies if is_number(accuracy)])
     if not len(values):
         return "no held-out accuracy"
@@ -104,53 +109,54 @@ def _final(arm):
 def plot_convergence(runs, x=None) -> Figure:
     """Draw held-out accuracy against epochs, steps, samples and seconds of training, or against one of them, `x`.
 
-    Runs with the same name are seeds of one arm: a line for their mean, a band from the lowest to the highest. Recorded
-    runs are lighter if shown with others. Seconds exclude evaluation, start-up and waiting.
+    Runs with the same name are seeds of one configuration: a line for their mean, a band from the lowest to the
+    highest. Recorded runs are lighter if shown with others. Seconds exclude evaluation, start-up and waiting.
     """
     if x is not None and x not in X_AXES:
         raise InputError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
-    arms = _arms(runs)
-    labels, notes = _labels(arms)
-    looks = _looks(arms)
-    axes_names = [x] if x else [name for name, (column, _) in X_AXES.items() if _have(arms, column)]
-    if x and not _have(arms, X_AXES[x][0]):
+    configurations = _by_configuration(runs)
+    labels, notes = _labels(configurations)
+    looks = _looks(configurations)
+    axes_names = [x] if x else [name for name, (column, _) in X_AXES.items() if _have(configurations, column)]
+    if x and not _have(configurations, X_AXES[x][0]):
         raise InputError(f"not all of these runs have recorded {X_AXES[x][1]}: use x='epochs' or x='steps'")
     grid = {4: (2, 2), 3: (1, 3)}.get(len(axes_names), (1, 1))
     figure = Figure(7.5, 4.2) if x else Figure(9.0, 6.6 if len(axes_names) == 4 else 4.0)
     panels = figure.subplots(*grid, sharey=True, squeeze=False).flat
     for panel, name in zip(panels, axes_names, strict=True):
         column, label = X_AXES[name]
-        for key, arm in arms.items():
+        for key, configuration in configurations.items():
             style = looks[key]
-            at, mean, low, high = _over_seeds(arm, column)
+            at, mean, low, high = _over_seeds(configuration, column)
             panel.plot(at, mean, label=labels[key], **style)
-            if len(arm) > 1:
+            if len(configuration) > 1:
                 band(panel, at, low, high, style["color"])
         panel.set(xlabel=label, xlim=(0, None))
         panel.xaxis.set_major_formatter(lambda value, _: short(value))
     for panel in figure.axes[:: grid[1]]:
         panel.set_ylabel("held-out accuracy, %")
-    figure.suptitle(_origin(arms), fontsize=11)
+    figure.suptitle(_origin(configurations), fontsize=11)
     columns = max(1, min(4, 110 // (max(map(len, labels.values())) + 6)))
     figure.legend_below(figure.axes[0], columns=columns, title=notes)
     ends = [
-        f"{labels[key]} {_final(arm)} after {arm[0].history['step'].iloc[-1]:,.0f} steps" for key, arm in arms.items()
+        f"{labels[key]} {_final(configuration)} after {configuration[0].history['step'].iloc[-1]:,.0f} steps"
+        for key, configuration in configurations.items()
     ]
     figure.alt = (
         f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
-        f"{data_of(_every(arms))}{f' ({notes})' if notes else ''}. At the end: {'; '.join(ends)}."
+        f"{data_of(_every(configurations))}{f' ({notes})' if notes else ''}. At the end: {'; '.join(ends)}."
     )
     return figure
 
 
-def _have(arms, column):
+def _have(configurations, column):
     """Whether all runs have recorded a column of their history."""
-    return all(column in run.history and run.history[column].notna().any() for run in _every(arms))
+    return all(column in run.history and run.history[column].notna().any() for run in _every(configurations))
 
 
-def _over_seeds(arm, column):
+def _over_seeds(configuration, column):
     """Return mean position, and mean, lowest and highest accuracy (%) at each step that seeds share."""
-    rows = pandas.concat([run.history for run in arm]).astype(float)
+    rows = pandas.concat([run.history for run in configuration]).astype(float)
     rows = rows.groupby(rows["step"])
     accuracy = 100 * rows["test_accuracy"].agg(["mean", "min", "max"])
     return rows[column].mean(), accuracy["mean"], accuracy["min"], accuracy["max"]

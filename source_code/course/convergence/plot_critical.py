@@ -9,7 +9,7 @@ from matplotlib.ticker import NullLocator
 
 from course.convergence.critical import Critical, Noise, reached
 from course.convergence.tuning import grids
-from course.shared.figure import COLORS, GRAY, Figure, arm_looks, band, frame, list_rows, styled
+from course.shared.figure import COLORS, GRAY, Figure, band, configuration_looks, frame, list_rows, styled
 from ddl.comparison import compare, signed
 from ddl.display.chart import short
 from ddl.display.style import data_of
@@ -42,47 +42,49 @@ def plot_critical_batch(
     """Draw steps and samples to a target against batch size, with the critical batches below.
 
     A dot is a seed, a band the curve's 95 % interval; hollow dots are seeds of batches excluded from the fit because a
-    seed missed the target. With one arm, the background shows the regions of Shallue et al. 2019, section 4.1.
+    seed missed the target. With one curve, the background shows the regions of Shallue et al. 2019, section 4.1.
     Estimates of the `noise` scale, by label, get a line from their 10th to their 90th percentile. Runs of the `reader`
     are drawn where they reached the same target.
     """
-    arms = [measured] if isinstance(measured, Critical) else list(measured)
-    if not arms:
+    curves = [measured] if isinstance(measured, Critical) else list(measured)
+    if not curves:
         raise InputError("no critical batch size to draw: pass the result of critical_batch")
     noise = dict(noise or {})
-    reader = [(run, found) for run in reader if (found := reached(run, arms[0].target)) is not None]
-    rows = [_critical_row(arm, len(arms) > 1) for arm in arms] + [_noise_row(*item) for item in noise.items()]
-    batches = sorted({point.batch for arm in arms for point in arm.points})
+    reader = [(run, found) for run in reader if (found := reached(run, curves[0].target)) is not None]
+    rows = [_critical_row(curve, len(curves) > 1) for curve in curves] + [_noise_row(*item) for item in noise.items()]
+    batches = sorted({point.batch for curve in curves for point in curve.points})
     middles = [row.middle for row in rows if math.isfinite(row.middle)]
     limits = min([batches[0], *middles]) / 2**0.5, max([batches[-1], *middles]) * 2**0.5
     figure = Figure(8.0, 6.2 + 0.28 * len(rows))
     heights = {"height_ratios": [3, 2.4, 0.35 * len(rows) + 0.2]}
     steps, samples, marks = figure.subplots(3, 1, sharex=True, gridspec_kw=heights)
-    looks = arm_looks([*(arm.arm for arm in arms), *noise])
-    for arm in arms:
-        _draw_arm(arm, looks[arm.arm], steps, samples, label=arm.arm if len(arms) > 1 else None)
+    looks = configuration_looks([*(curve.configuration for curve in curves), *noise])
+    for curve in curves:
+        _draw_curve(
+            curve, looks[curve.configuration], steps, samples, label=curve.configuration if len(curves) > 1 else None
+        )
     for panel, label in ((steps, "optimizer steps"), (samples, "samples")):
         frame(panel, y="{x:g}", xscale="log", xlim=limits, ylabel=f"{label} to the target")
         panel.yaxis.set_major_formatter(lambda value, _: short(value))
-    if len(arms) == 1:
-        _draw_ideal(arms[0], steps, samples)
-        _draw_regions(arms[0], (steps, samples))
+    if len(curves) == 1:
+        _draw_ideal(curves[0], steps, samples)
+        _draw_regions(curves[0], (steps, samples))
     for number, (run, found) in enumerate(reader):
         star = dict(marker="*", color="#000000", markeredgecolor="#ffffff", markersize=14, linestyle="", zorder=5)
         batch = run.result["global_batch"]
         steps.plot([batch], [found.steps], label=None if number else "your runs", **star)
         samples.plot([batch], [found.samples], **star)
-    _draw_rows(marks, rows, [looks[name] for name in (*(arm.arm for arm in arms), *noise)])
+    _draw_rows(marks, rows, [looks[name] for name in (*(curve.configuration for curve in curves), *noise)])
     marks.set_xticks(batches, [f"{batch:,}" for batch in batches])
     marks.xaxis.set_minor_locator(NullLocator())
     marks.set_xlabel("global batch size, samples")
-    target = " and ".join(dict.fromkeys(f"{100 * arm.target:g} %" for arm in arms))
-    data = " and ".join(dict.fromkeys(arm.data for arm in arms))
+    target = " and ".join(dict.fromkeys(f"{100 * curve.target:g} %" for curve in curves))
+    data = " and ".join(dict.fromkeys(curve.data for curve in curves))
     figure.suptitle(f"target: held-out accuracy of {target}; data: {data}", fontsize=11)
     figure.legend_below(steps, columns=3)
     figure.alt = (
         f"Steps and samples to a held-out accuracy of {target} against batch size, logarithmic, on {data}. "
-        + " ".join(map(_in_words, arms))
+        + " ".join(map(_in_words, curves))
         + "".join(f" {row.label}: {row.words}." for row in rows)
         + "".join(
             f" Your run at batch {run.result['global_batch']:,}: {found.steps:,} steps, {found.samples:,} samples."
@@ -95,11 +97,11 @@ def plot_critical_batch(
 _Row = namedtuple("_Row", "label middle low high words")  # a batch size with its interval, for the lowest panel
 
 
-def _critical_row(arm, several):
-    label = f"critical batch, {arm.arm}" if several else "critical batch"
-    if not arm.has_fit:
+def _critical_row(curve, several):
+    label = f"critical batch, {curve.configuration}" if several else "critical batch"
+    if not curve.has_fit:
         return _Row(label, math.nan, math.nan, math.nan, "too few batches reached the target")
-    return _Row(label, arm.fit.critical, *arm.fit.interval, str(arm.fit))
+    return _Row(label, curve.fit.critical, *curve.fit.interval, str(curve.fit))
 
 
 def _noise_row(label, noise):
@@ -111,30 +113,30 @@ def _noise_row(label, noise):
     return _Row(label, noise.middle, low, high, words)
 
 
-def _draw_arm(arm, style, steps, samples, label):
+def _draw_curve(curve, style, steps, samples, label):
     color, marker = style["color"], style["marker"]
     style = style | {"marker": ""}
-    if arm.has_fit:
-        x = numpy.geomspace(arm.fit.batches[0], arm.fit.batches[-1], 100)
-        low, high = arm.fit.band(x)
+    if curve.has_fit:
+        x = numpy.geomspace(curve.fit.batches[0], curve.fit.batches[-1], 100)
+        low, high = curve.fit.band(x)
         for panel, times in ((steps, 1), (samples, x)):
-            panel.plot(x, arm.fit.steps(x) * times, label=label or "fitted curve", **style)
+            panel.plot(x, curve.fit.steps(x) * times, label=label or "fitted curve", **style)
             band(panel, x, low * times, high * times, color, alpha=0.2)
-            panel.axvline(arm.fit.critical, color=color, linewidth=1, linestyle=":")
-    for point in arm.points:
+            panel.axvline(curve.fit.critical, color=color, linewidth=1, linestyle=":")
+    for point in curve.points:
         face = "none" if point.missed else color
         batch = [point.batch] * len(point.seeds)
         dots = dict(color=color, marker=marker, linestyle="", markerfacecolor=face, markersize=5, alpha=0.8)
-        name = "a seed" if label is None and point is arm.points[0] else None
+        name = "a seed" if label is None and point is curve.points[0] else None
         steps.plot(batch, [run.steps for run in point.seeds.values()], label=name, **dots)
         samples.plot(batch, [run.samples for run in point.seeds.values()], **dots)
 
 
-def _draw_ideal(arm, steps, samples):
+def _draw_ideal(curve, steps, samples):
     """Draw perfect scaling from the smallest batch to the edge of the panel."""
-    if not arm.whole:
+    if not curve.whole:
         return
-    first, last = arm.whole[0], arm.whole[-1]
+    first, last = curve.whole[0], curve.whole[-1]
     x = numpy.array([first.batch, last.batch])
     style = {"color": GRAY, "linewidth": 1, "linestyle": "--"}
     for panel, y in ((steps, first.steps * x[0] / x), (samples, numpy.full(2, first.steps * x[0]))):
@@ -143,12 +145,12 @@ def _draw_ideal(arm, steps, samples):
         panel.set_ylim(limits)
 
 
-def _draw_regions(arm, panels):
+def _draw_regions(curve, panels):
     """Shade the regions between their limits."""
-    if not arm.doublings:
+    if not curve.doublings:
         return
     first, last = panels[0].get_xlim()
-    bend, end = arm.perfect_until or first, arm.maximal_from or last
+    bend, end = curve.perfect_until or first, curve.maximal_from or last
     spans = dict(zip(REGIONS, ((first, bend), (bend, end), (end, last)), strict=True))
     for panel in panels:
         for region, (low, high) in spans.items():
@@ -173,19 +175,19 @@ def _draw_rows(panel, rows, looks):
     panel.set_ylim(len(rows) - 0.4, -0.6)
 
 
-def _in_words(arm):
+def _in_words(curve):
     points = "; ".join(
         f"batch {point.batch:,} {point.steps:,.0f} steps and {point.batch * point.steps:,.0f} samples"
         if not math.isnan(point.steps)
         else f"batch {point.batch:,} missed the target with {plural(point.missed, 'seed')}"
-        for point in arm.points
+        for point in curve.points
     )
     regions = ""
-    if arm.doublings:
-        until, start = arm.perfect_until, arm.maximal_from
+    if curve.doublings:
+        until, start = curve.perfect_until, curve.maximal_from
         until, start = f"up to {until:,}" if until else "nowhere", f"from {start:,} on" if start else "nowhere"
         regions = f" Doubling the batch halves the steps {until}, and saves almost none {start}."
-    return f"{arm.arm}: {points}.{regions}"
+    return f"{curve.configuration}: {points}.{regions}"
 
 
 @styled
@@ -220,7 +222,7 @@ def plot_differences(runs, against: str, margin: float = 1.0) -> Figure:
     every = zip(table.to_dict("records"), table.attrs["differences"], strict=True)
     rows = [row | {"seeds": seeds} for row, seeds in every if not math.isnan(row["difference_points"])]
     if not rows:
-        raise InputError(f"no arm has held-out accuracies to compare with those of {against!r}")
+        raise InputError(f"no configuration has held-out accuracies to compare with those of {against!r}")
     pairs = {row["pairs"] for row in rows}
     figure = Figure(8.0, 1.7 + 0.4 * len(rows))
     panel = figure.subplots()
@@ -235,7 +237,7 @@ def plot_differences(runs, against: str, margin: float = 1.0) -> Figure:
         position = {"xy": (1.02, index), "xycoords": ("axes fraction", "data"), "va": "center"}
         panel.annotate(row["verdict"], color=color, **position)
     many = [f" ({plural(row['pairs'], 'pair')})" if len(pairs) > 1 else "" for row in rows]
-    list_rows(panel, [row["arm"] + pair for row, pair in zip(rows, many, strict=True)])
+    list_rows(panel, [row["configuration"] + pair for row, pair in zip(rows, many, strict=True)])
     panel.set_xlabel(f"held-out accuracy minus that of “{against}”, points")
     panel.grid(axis="y", visible=False)
     data = " and ".join(dict.fromkeys(row["data"] for row in rows if row["data"]))
@@ -244,7 +246,7 @@ def plot_differences(runs, against: str, margin: float = 1.0) -> Figure:
     title = f"mean{count} and its 95 % interval, a dot a pair of seeds; shaded: ±{margin:g}"
     figure.suptitle(f"{title}\n{where}\ndata: {data}", fontsize=11)
     figure.alt = f"Held-out accuracy minus that of {against}, in points, {where}, on {data}: " + "; ".join(
-        f"{row['arm']} {signed(row['difference_points'])}"
+        f"{row['configuration']} {signed(row['difference_points'])}"
         + (f" ({signed(row['low_points'])} to {signed(row['high_points'])})" if row["pairs"] > 1 else " (no interval)")
         + f", {row['verdict']}"
         for row in rows
@@ -254,33 +256,33 @@ def plot_differences(runs, against: str, margin: float = 1.0) -> Figure:
 
 @styled
 def plot_tuning(runs) -> Figure:
-    """Draw held-out accuracy against learning rate: a line per arm, a dot per seed, a ring at the best rate."""
+    """Draw held-out accuracy against learning rate: a line a configuration, a dot a seed, a ring at the best."""
     runs = [run for run in runs if run.result is not None]
-    arms = grids(runs)
+    found = grids(runs)
     figure = Figure(8.0, 4.6)
     panel = figure.subplots()
     texts = []
-    looks = arm_looks(arms)
-    for arm, grid in arms.items():
-        style = looks[arm]
+    looks = configuration_looks(found)
+    for configuration, grid in found.items():
+        style = looks[configuration]
         means = {rate: 100 * mean for rate, mean in grid.means.items()}
         line = {**style, "markersize": 5}
-        panel.plot(list(means), list(means.values()), label=arm, **line)
+        panel.plot(list(means), list(means.values()), label=configuration, **line)
         dots = [(rate, 100 * value) for rate, values in grid.figures.items() for value in values]
         panel.plot(*zip(*dots, strict=True), ".", color=style["color"], alpha=0.5, markersize=5)
         if grid.best is None:
-            texts.append(f"{arm}: every rate failed")
+            texts.append(f"{configuration}: every rate failed")
             continue
         ring = dict(marker="o", markersize=13, markerfacecolor="none", markeredgewidth=1.8, color=style["color"])
         panel.plot([grid.best], [means[grid.best]], linestyle="", **ring)
         edge = ", at the edge of its grid" if grid.at_edge else ""
-        texts.append(f"{arm}: best at {grid.best:.4g}{edge}, with {means[grid.best]:.1f} %")
+        texts.append(f"{configuration}: best at {grid.best:.4g}{edge}, with {means[grid.best]:.1f} %")
         failed = [f"{rate:.4g}" for rate, mean in means.items() if math.isnan(mean)]
         if failed:
             texts[-1] += f"; failed at {', '.join(failed)}"
     data = data_of(runs)
-    title = f"data: {data}; a ring at each arm's best rate"
+    title = f"data: {data}; a ring at each configuration's best rate"
     frame(panel, x="{x:.4g}", xlabel="learning rate", ylabel="held-out accuracy, %", title=title)
-    figure.legend(loc="outside lower center", ncols=min(3, len(arms)))
+    figure.legend(loc="outside lower center", ncols=min(3, len(found)))
     figure.alt = f"Held-out accuracy against learning rate, logarithmic, on {data}. {'; '.join(texts)}."
     return figure

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from course.convergence.sharpness import MEASURES, between_settings, sharpness, within_settings
-from course.shared.figure import Figure, arm_looks, frame, styled
+from course.shared.figure import Figure, configuration_looks, frame, styled
 from ddl.display.style import data_of
 from ddl.errors import InputError
 from ddl.text import plural
@@ -26,9 +26,9 @@ def _listed(runs, *measures):
 def plot_sharpness(runs, y: str = "test_loss") -> Figure:
     """Draw each network's held-out loss against its sharpness, plain and scale-invariant.
 
-    With ``y="test_error"`` it is the held-out error rate. Each arm has a color; a line connects the means of its
-    settings, from the highest learning rate to the lowest. The titles have Spearman's rank correlation between settings
-    and within them (`course.convergence.sharpness`).
+    With ``y="test_error"`` it is the held-out error rate. Each configuration has a color; a line connects the means of
+    its settings, from the highest learning rate to the lowest. The titles have Spearman's rank correlation between
+    settings and within them (`course.convergence.sharpness`).
     """
     if y not in HELD_OUT:
         raise InputError(f"y={y!r} is not one of: {', '.join(HELD_OUT)}")
@@ -38,11 +38,11 @@ def plot_sharpness(runs, y: str = "test_loss") -> Figure:
     panels = figure.subplots(1, 2, sharey=True)
     texts = []
     for panel, (column, label) in zip(panels, MEASURES.items(), strict=True):
-        for arm, style in arm_looks(table["arm"]).items():
-            mine = table[table["arm"] == arm]
+        for configuration, style in configuration_looks(table["configuration"]).items():
+            mine = table[table["configuration"] == configuration]
             means = mine.groupby("learning_rate")[[column, y]].mean().sort_index(ascending=False)
             panel.plot(mine[column], mine[y], **style | {"linestyle": "", "markersize": 3})
-            panel.plot(means[column], means[y], label=arm, **style)
+            panel.plot(means[column], means[y], label=configuration, **style)
         between, within = (str(each(table, column, y)) for each in (between_settings, within_settings))
         low, high = table[column].min(), table[column].max()
         ticks = "{x:g}" if high > 10 * low > 0 else ""
@@ -54,7 +54,7 @@ def plot_sharpness(runs, y: str = "test_loss") -> Figure:
     figure.legend_below(panels[0], columns=3)
     figure.alt = (
         f"{HELD_OUT[y].removesuffix(', %').capitalize()} of {plural(len(table), 'network')} "
-        f"({', '.join(dict.fromkeys(table['arm']))}) on {data_of(runs)}, {'; '.join(texts)}. "
+        f"({', '.join(dict.fromkeys(table['configuration']))}) on {data_of(runs)}, {'; '.join(texts)}. "
         "A correlation above 0 means that sharper networks do worse."
     )
     return figure

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy
 
-from course.convergence.tuning import arm_of
+from course.convergence.tuning import configuration_of
 from ddl.display.style import data_label
 from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.paired_stats import half_width
 
 MEASURES = {"sharpness": "largest eigenvalue", "invariant": "largest eigenvalue, scale-invariant"}
-SETTING = ("arm", "learning_rate")  # networks with the same values differ only in their seed
+SETTING = ("configuration", "learning_rate")  # networks with the same values differ only in their seed
 RESAMPLES = 2000
 LEAST = 4  # pairs: of three, one in six orders is perfect by chance
 
@@ -88,8 +88,8 @@ def _spearman(x, y):
 def sharpness(runs) -> Table:
     """Return the results of landscape.py as a data frame with a row per network.
 
-    Columns: ``arm``, ``learning_rate``, ``seed``, ``clean_loss``, ``test_loss``, ``test_error`` in %, ``sharpness``
-    (the Hessian's largest eigenvalue), ``invariant`` (see `course.convergence.landscape.filter_norms`),
+    Columns: ``configuration``, ``learning_rate``, ``seed``, ``clean_loss``, ``test_loss``, ``test_error`` in %,
+    ``sharpness`` (the Hessian's largest eigenvalue), ``invariant`` (see `course.convergence.landscape.filter_norms`),
     ``noise_scale`` in samples; and its standard error ``noise_scale_error``.
 
     Raises InputError without runs, or if one is not a finished run of landscape.py.
@@ -109,7 +109,7 @@ def _row(run):
         raise InputError(f"run {run.name} is not a finished run of landscape.py")
     noise = result.get("noise") or {}
     return {
-        "arm": (arm_of(run), "weights of", "s"),
+        "configuration": (configuration_of(run), "weights of", "s"),
         "learning_rate": (_number(result.get("run") or {}, "learning_rate"), "learning rate", ".3g"),
         "seed": (result.get("seed"), "seed", "d"),
         "clean_loss": (_number(result, "clean_loss"), "training loss", ".3f"),

@@ -1,4 +1,4 @@
-"""Grids of learning rates, with each arm's best."""
+"""Grids of learning rates, with each configuration's best."""
 
 import math
 import statistics
@@ -13,12 +13,12 @@ from ddl.errors import InputError
 
 @dataclass(frozen=True)
 class Grid:
-    """Results of one arm's seeds by learning rate; NaN for runs that diverged or missed the target.
+    """Results of one configuration's seeds by learning rate; NaN for runs that diverged or missed the target.
 
     A rate at which any seed failed is worse than all rates without failures.
     """
 
-    arm: str
+    configuration: str
     figures: Mapping[float, tuple[float, ...]]
     more_is_better: bool = True
 
@@ -41,24 +41,27 @@ class Grid:
 
 
 def grids(runs: Iterable[Any]) -> dict[str, Grid]:
-    """Return the grid of each arm: the test accuracy by learning rate and seed.
+    """Return the grid of each configuration: the test accuracy by learning rate and seed.
 
     Raises InputError if there is no run with a result.
     """
-    arms: dict[str, dict[float, list[float]]] = {}
+    configurations: dict[str, dict[float, list[float]]] = {}
     for run in runs:
         if run.result is None:
             continue
         value = run.result.get("test_accuracy")
         failed = run.result.get("diverged") or not is_number(value)
-        rates = arms.setdefault(arm_of(run), {})
+        rates = configurations.setdefault(configuration_of(run), {})
         rates.setdefault(run.result["learning_rate"], []).append(math.nan if failed else value)
-    if not arms:
+    if not configurations:
         raise InputError("none of these runs has a result, so there is no grid")
-    return {arm: Grid(arm, {rate: tuple(values) for rate, values in rates.items()}) for arm, rates in arms.items()}
+    return {
+        configuration: Grid(configuration, {rate: tuple(values) for rate, values in rates.items()})
+        for configuration, rates in configurations.items()
+    }
 
 
-def arm_of(run: Any) -> str:
-    """Return a run's arm: what its result says, else the name of the run that landscape.py measured, or its own."""
+def configuration_of(run: Any) -> str:
+    """Return a run's configuration: what its result says, else the measured run's name, else its own."""
     result = run.result or {}
-    return result.get("arm") or (result.get("run") or {}).get("name") or run.name
+    return result.get("configuration") or (result.get("run") or {}).get("name") or run.name

@@ -20,7 +20,7 @@ def augment(
 ) -> tf.Tensor:
     """Mirror half of the images and shift each by up to 4 pixels, filling the gap by reflection.
 
-    `images`, of any dtype and shape ``[batch, 32, 32, 3]``, are this rank's part of the global batch, and `offset` is
+    `images`, of any dtype and shape ``[batch, 32, 32, 3]``, are this rank's shard of the global batch, and `offset` is
     the position of its first image there. `seed`, int32 ``[2]``, is the run's seed and the step.
     """
     batch = tf.shape(images)[0]
@@ -31,7 +31,7 @@ def augment(
 
 
 def draws(seed, offset, batch, global_batch) -> tf.Tensor:
-    """Return a random number below `DRAWS` for each image of a rank's part, int32 ``[batch]``: its flip and shifts."""
+    """Return a random number below `DRAWS` for each image of a rank's shard, int32 ``[batch]``: its flip and shifts."""
     # The algorithm is explicit because the default differs between CPU and GPU.
     every = tf.random.stateless_uniform([global_batch], seed, maxval=DRAWS, dtype=tf.int32, alg="philox")
     return every[offset : offset + batch]

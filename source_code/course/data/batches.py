@@ -16,7 +16,7 @@ from course.data.dataset import DataError
 class Order:
     """The global batches of every epoch, from a seed. Raises DataError if an epoch is shorter than one batch."""
 
-    samples: int  # in the training part
+    samples: int  # in the training split
     global_batch: int  # samples per step, over all ranks
     seed: int = 0  # the same order for the same seed, on any number of ranks
 
@@ -45,7 +45,7 @@ class Order:
     def epoch(self, epoch: int) -> np.ndarray:
         """Return the batches of an epoch, counted from 0: int32 ``[steps, global_batch]``.
 
-        They are positions in the training part, without repetition.
+        They are positions in the training split, without repetition.
         """
         shuffled = np.random.default_rng([self.seed, epoch]).permutation(self.samples)
         used = shuffled[: self.steps * self.global_batch]
@@ -53,7 +53,7 @@ class Order:
 
 
 def shard(batch: np.ndarray, rank: int, size: int) -> np.ndarray:
-    """Return one rank's contiguous part of one or more global batches, as a view.
+    """Return one rank's contiguous shard of one or more global batches, as a view.
 
     The shape ``[..., global_batch]`` becomes ``[..., global_batch / size]``. Raises DataError if the batch cannot be
     split evenly.

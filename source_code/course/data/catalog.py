@@ -26,7 +26,7 @@ def load(
     seed: int = 0,
     prefer: str = "cifar10",
 ) -> DataSet:
-    """Return an image data set, or a class-balanced part of one.
+    """Return an image data set, or a class-balanced subset of one.
 
     Nothing is downloaded. Raises DataError if the data set is missing, damaged or too small.
 
@@ -36,13 +36,13 @@ def load(
         ``"cifar10"``, ``"svhn"``, ``"synthetic"``, or ``"auto"``: `prefer` if it is installed, otherwise the generated
         one, with the reason in the result's `note`.
     train_samples, test_samples
-        All by default. A smaller part is the beginning of a larger one.
+        All by default. A smaller subset is the beginning of a larger one.
     held_out
-        ``"validation"`` replaces the test part with the last `VALIDATION_SAMPLES` of the training part, so that you can
-        choose settings without the test images.
+        ``"validation"`` replaces the test split with the last `VALIDATION_SAMPLES` of the training split, so that you
+        can choose settings without the test images.
     seed
-        Chooses the part of a real data set, or the generated images. Use the same one in all runs that you compare; it
-        is not the run's seed.
+        Chooses the subset of a real data set, or the generated images. Use the same one in all runs that you compare;
+        it is not the run's seed.
     """
     if held_out not in HELD_OUT:
         raise DataError(f"held_out must be one of {', '.join(HELD_OUT)}, got {held_out!r}.")
@@ -57,22 +57,22 @@ def load(
     data = REAL[name].read(folder)
     if held_out == "validation":
         data = _validating(data, seed)
-    for part, samples in (("train", train_samples), ("test", test_samples)):
-        images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
+    for split, samples in (("train", train_samples), ("test", test_samples)):
+        images, labels = getattr(data, f"{split}_images"), getattr(data, f"{split}_labels")
         if samples is None:
             continue
         if not 0 < samples <= len(labels):
-            called = held_out if part == "test" else part
+            called = held_out if split == "test" else split
             raise DataError(f"{name} has {len(labels)} {called} samples: {samples} is not possible.")
         if samples < len(labels):
-            # With a validation part, the rest is already in this order.
+            # With a validation split, the rest is already in this order.
             chosen = slice(samples) if held_out == "validation" else balanced_subset(labels, samples, seed)
-            data = replace(data, **{f"{part}_images": images[chosen], f"{part}_labels": labels[chosen]})
+            data = replace(data, **{f"{split}_images": images[chosen], f"{split}_labels": labels[chosen]})
     return data
 
 
 def _validating(data, seed):
-    """Return the data set with the end of its training part as its test part."""
+    """Return the data set with the end of its training split as its test split."""
     order = balanced_subset(data.train_labels, data.train_samples, seed)
     train, validation = order[:-VALIDATION_SAMPLES], order[-VALIDATION_SAMPLES:]
     return replace(
@@ -86,7 +86,7 @@ def _validating(data, seed):
 
 
 def load_questions(name: str = "auto", *, samples: int | None = None) -> quora.Questions:
-    """Return questions to classify, or a part with the same share of each class.
+    """Return questions to classify, or a subset with the same share of each class.
 
     `name` is ``"quora"`` (real), ``"questions"`` (generated) or ``"auto"`` (the real ones if installed). `samples`
     defaults to all real questions, or 20,000 generated ones; a number always gives the same questions. Raises DataError

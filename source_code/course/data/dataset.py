@@ -8,9 +8,9 @@ import numpy as np
 
 from ddl.errors import CourseError
 
-PARTS = ("train", "test")
+SPLITS = ("train", "test")
 HELD_OUT = ("test", "validation")
-# The part for choosing settings. It leaves 45,056 CIFAR-10 images, a multiple of batch sizes up to 4,096.
+# The split for choosing settings. It leaves 45,056 CIFAR-10 images, a multiple of batch sizes up to 4,096.
 VALIDATION_SAMPLES = 4_944
 
 
@@ -28,7 +28,7 @@ class OtherFormat(DataError):
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Images and labels, split into a training and a test part.
+    """Images and labels, split into a training and a test split.
 
     Images are uint8, shape ``[samples, 32, 32, 3]``, red-green-blue, and may be mapped from a file: treat them as
     read-only. Labels are int32, shape ``[samples]``, each an index into `class_names`.
@@ -43,12 +43,12 @@ class DataSet:
     test_labels: np.ndarray
     class_names: tuple[str, ...]
     note: str | None = None  # why this data set was chosen, if that is not obvious
-    held_out: str = HELD_OUT[0]  # contents of the test part: test images, or some of the training images
+    held_out: str = HELD_OUT[0]  # contents of the test split: test images, or some of the training images
 
     @classmethod
     def of(cls, name: str, arrays: Mapping[str, Any], class_names: tuple[str, ...]) -> "DataSet":
         """Return a data set from arrays named like its fields."""
-        train, test = ((arrays[f"{part}_images"], arrays[f"{part}_labels"]) for part in PARTS)
+        train, test = ((arrays[f"{split}_images"], arrays[f"{split}_labels"]) for split in SPLITS)
         return cls(name, str(arrays["form"]), *train, *test, class_names=class_names)
 
     @property

@@ -49,7 +49,7 @@ class Questions:
     def __post_init__(self):
         if set(self.targets.tolist()) != {0, 1}:
             raise DataError(
-                f"{self.name}: targets are {sorted(set(self.targets.tolist()))}, not 0 and 1. A part that is too small "
+                f"{self.name}: targets are {sorted(set(self.targets.tolist()))}, not 0 and 1. Too small a subset "
                 "may have no question of target 1: use more samples."
             )
 
@@ -60,23 +60,23 @@ class Questions:
         """Return the questions at these positions."""
         return replace(self, texts=self.texts[positions], targets=self.targets[positions])
 
-    def parts(self, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> "Parts":
-        """Split into parts of these shares, the rest for training, in which each target has the same share.
+    def splits(self, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> "Splits":
+        """Split the questions at these shares, the rest for training; each target has the same share in all three.
 
         Keep `seed` the same for runs that are compared: it is not the seed of a run.
         """
         held_out = [round(share * len(self)) for share in (test, validation)]
         if min(held_out) < 1 or sum(held_out) >= len(self):
             raise DataError(
-                f"{self.name}: {len(self)} questions cannot be split into three parts "
+                f"{self.name}: {len(self)} questions cannot be split in three "
                 f"with shares {validation} and {test} for validation and test."
             )
         testing, validating, training = np.split(stratified(self.targets, seed), np.cumsum(held_out))
-        return Parts(self.at(training), self.at(validating), self.at(testing))
+        return Splits(self.at(training), self.at(validating), self.at(testing))
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class Splits:
     """Questions for training, validation (when to stop, which threshold) and test."""
 
     train: Questions
@@ -122,7 +122,7 @@ def _kept(folder: Path) -> store.Arrays | None:
 
 
 def read(folder: Path, samples: int | None = None) -> Questions:
-    """Return the added questions, or a part with the same share of each target.
+    """Return the added questions, or a subset with the same share of each target.
 
     Raises DataError if none were added, or fewer than `samples`.
     """

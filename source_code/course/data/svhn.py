@@ -46,8 +46,8 @@ def pictures(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _decode(paths):
     arrays = {}
-    for part, path in zip(("train", "test"), paths, strict=True):
-        arrays[f"{part}_images"], arrays[f"{part}_labels"] = pictures(path)
+    for split, path in zip(("train", "test"), paths, strict=True):
+        arrays[f"{split}_images"], arrays[f"{split}_labels"] = pictures(path)
     return arrays
 
 

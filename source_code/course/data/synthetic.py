@@ -2,7 +2,7 @@
 
 Each image shows one of ten figures, shifted, rotated and stretched, in random colors, with a streak and a blob in front
 and noise on top. Color and single pixels say little about the class, so a linear model does badly and a convolutional
-network needs good training, which the course's comparisons rely on. Measured on the test part: nearest mean color 10
+network needs good training, which the course's comparisons rely on. Measured on the test split: nearest mean color 10
 %, softmax regression on pixels 22 %, the course's network with batch norm 49 % after two epochs of 10,000 images and 91
 % after four of 50,000 (batch 128, momentum, one seed).
 """
@@ -61,7 +61,7 @@ FIGURES = {
 CLASS_NAMES = tuple(FIGURES)
 
 
-def generate(part: str, samples: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def generate(split: str, samples: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Generate images, uint8 ``[samples, 32, 32, 3]``, and labels, int32 ``[samples]``, of one of `STREAMS`.
 
     A smaller set is the beginning of a larger one, and every 500 samples have 50 of each class. The result depends only
@@ -71,7 +71,7 @@ def generate(part: str, samples: int, seed: int = 0) -> tuple[np.ndarray, np.nda
     labels = np.empty(samples, np.int32)
     for start in range(0, samples, CHUNK):
         stop = min(start + CHUNK, samples)
-        rng = np.random.default_rng([seed, STREAMS[part], start])
+        rng = np.random.default_rng([seed, STREAMS[split], start])
         chunk_images, chunk_labels = _chunk(rng)
         images[start:stop] = chunk_images[: stop - start]
         labels[start:stop] = chunk_labels[: stop - start]
@@ -169,7 +169,7 @@ def make(folder: Path, seed: int = 0) -> None:
     size = sum(WHOLE.values()) * SIDE * SIDE * 3
     if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for {size >> 20} MiB", str(path(folder, seed)))
-    arrays = _parts(WHOLE, seed)
+    arrays = _splits(WHOLE, seed)
     store.write(path(folder, seed), version=VERSION, **arrays)
 
 
@@ -180,7 +180,7 @@ def read(
     seed: int = 0,
     held_out: str = "test",
 ) -> DataSet:
-    """Return the data set (50,000 and 10,000 samples), or the beginning of each of its parts.
+    """Return the data set (50,000 and 10,000 samples), or the beginning of each of its splits.
 
     A request for more than a few thousand samples makes and keeps the whole data set, in one process while others wait
     for it. If the folder is not writable, they are generated each time. Raises DataError if more samples are asked for
@@ -190,11 +190,11 @@ def read(
     if held_out == "validation":
         whole = {"train": WHOLE["train"] - VALIDATION_SAMPLES, "test": VALIDATION_SAMPLES}
     requested = {"train": train_samples, "test": test_samples}
-    sizes = {part: whole[part] if samples is None else samples for part, samples in requested.items()}
-    for part, samples in sizes.items():
-        if not 0 < samples <= whole[part]:
-            name = held_out if part == "test" else part
-            raise DataError(f"synthetic has {whole[part]} {name} samples: {samples} is not possible.")
+    sizes = {split: whole[split] if samples is None else samples for split, samples in requested.items()}
+    for split, samples in sizes.items():
+        if not 0 < samples <= whole[split]:
+            name = held_out if split == "test" else split
+            raise DataError(f"synthetic has {whole[split]} {name} samples: {samples} is not possible.")
     arrays: dict[str, Any] | None = cached(folder, seed)
     if arrays is None and sum(sizes.values()) > SMALL:
         with suppress(OSError):
@@ -203,15 +203,15 @@ def read(
                     make(folder, seed)
             arrays = cached(folder, seed)
     if arrays is None:
-        arrays = _parts(sizes, seed)
-    parts = {name: array[: sizes[name.partition("_")[0]]] for name, array in arrays.items() if name != "version"}
-    if held_out == "validation":  # generated like the others, and in neither part
-        parts["test_images"], parts["test_labels"] = generate("validation", sizes["test"], seed)
-    return replace(DataSet.of("synthetic", parts | {"form": "generated"}, CLASS_NAMES), held_out=held_out)
+        arrays = _splits(sizes, seed)
+    splits = {name: array[: sizes[name.partition("_")[0]]] for name, array in arrays.items() if name != "version"}
+    if held_out == "validation":  # generated like the others, and in neither split
+        splits["test_images"], splits["test_labels"] = generate("validation", sizes["test"], seed)
+    return replace(DataSet.of("synthetic", splits | {"form": "generated"}, CLASS_NAMES), held_out=held_out)
 
 
-def _parts(sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+def _splits(sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
     arrays = {}
-    for part, samples in sizes.items():
-        arrays[f"{part}_images"], arrays[f"{part}_labels"] = generate(part, samples, seed)
+    for split, samples in sizes.items():
+        arrays[f"{split}_images"], arrays[f"{split}_labels"] = generate(split, samples, seed)
     return arrays

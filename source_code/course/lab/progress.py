@@ -21,7 +21,7 @@ from ddl.text import plural
 
 CORE = re.compile(r"\d+\.")
 LESSON = re.compile(r"\d+[a-z]?\.[^.]+\.ipynb")  # not a fresh copy of one, such as 3.Multi-GPU.fresh.ipynb
-BRANCH = re.compile(r"\d+[a-z]\.")
+SECOND = re.compile(r"\d+[a-z]\.")
 MINUTES = re.compile(r"^\| time \| (\d+) minutes", re.MULTILINE)
 STUBS = ("YOUR ANSWER HERE", STUB)
 
@@ -89,7 +89,7 @@ class Progress:
 
     def _shown(self):
         """Return the lessons, without those in depth that have not been begun."""
-        return [lesson for lesson in self.lessons if lesson.begun or not BRANCH.match(lesson.path.name)]
+        return [lesson for lesson in self.lessons if lesson.begun or not SECOND.match(lesson.path.name)]
 
     def _total(self):
         questions = [question for lesson in self.lessons for question in lesson.questions]
@@ -152,7 +152,7 @@ def _row(lesson):
         return f"{sum(question.answered for question in questions)} of {len(questions)}"
 
     return (
-        "↳ " * bool(BRANCH.match(lesson.path.stem)) + lesson.path.stem,
+        "↳ " * bool(SECOND.match(lesson.path.stem)) + lesson.path.stem,
         lesson.next,
         lesson.minutes,
         answered(lesson.questions),

@@ -1,9 +1,9 @@
 """Checks for lesson 3's exercise, a converted script, by its ranks' final weights.
 
 `training` draws data and each rank's initial weights, and launches the reader's script. This module then repeats the
-training in NumPy: correctly, and once for every combination of common mistakes. The twin with the same final weights
-shows which mistakes the script makes. Each mistake has its own check, which raises AssertionError with one sentence. A
-global batch covers all data, so the result doesn't depend on how samples are divided or shuffled.
+training in NumPy: correctly, and once for every combination of common mistakes. The simulation with the same final
+weights shows which mistakes the script makes. Each mistake has its own check, which raises AssertionError with one
+sentence. A global batch covers all data, so the result doesn't depend on how samples are divided or shuffled.
 """
 
 import itertools
@@ -18,15 +18,15 @@ from course.grader.launches import launched, require
 
 SHAPES = ((6, 10), (10,), (10, 1), (1,))  # kernels and biases of two dense layers
 BATCH, EPOCHS = 480, 4  # large batches: the division of samples among ranks then changes little
-CLOSE = 3e-3  # of the way from the initial weights; float32 rounds to about 1e-5, half precision to 1e-3
-NEAR = 0.17  # of the way: close enough to name the mistakes of a training that no twin matches
-LATE = 0.06  # of the way: if ranks' first gradients are from different weights, the division of samples matters
+CLOSE = 3e-3  # of the distance from the initial weights; float32 rounds to about 1e-5, half precision to 1e-3
+NEAR = 0.17  # of that distance: close enough to name the mistakes of a training that no simulation matches
+LATE = 0.06  # of that distance: if ranks' first gradients are from different weights, the division of samples matters
 SAME_LOSS = 1e-3  # relative
-FOUND = {}  # twins by training: several tests ask for the same one
+FOUND = {}  # simulations by training: several tests ask for the same one
 
 
 @dataclass(frozen=True)
-class Twin:
+class Simulation:
     """A training computed in NumPy, with the usual mistakes that it makes: {check: what happened, in words}."""
 
     mistakes: dict[str, str]
@@ -59,34 +59,34 @@ class Training:
         return f"{self.file} on {self.size} ranks"
 
     @cached_property
-    def way(self) -> float:
+    def moved(self) -> float:
         """How far the weights of one device get from rank 0's initial weights."""
-        return float(np.linalg.norm(next(_twins(self)).weights[0] - self.drawn[0]))
+        return float(np.linalg.norm(next(_simulations(self)).weights[0] - self.drawn[0]))
 
     @property
-    def twin(self) -> Twin | None:
-        """The twin with the fewest mistakes that ends with these weights, else one that ends nearby, else None."""
+    def simulation(self) -> Simulation | None:
+        """The simulation with the fewest mistakes that ends with these weights, else one nearby, else None."""
         key = (self.file, self.drawn.tobytes(), self.weights.tobytes())
         if key not in FOUND:
-            FOUND[key] = self._matching_twin()
+            FOUND[key] = self._matching_simulation()
         return FOUND[key]
 
-    def _matching_twin(self):
+    def _matching_simulation(self):
         near, least = None, (np.inf, 0.0)
         spread = _spread(self)
-        for twin in _twins(self):
-            off = twin.weights - self.weights
-            if np.linalg.norm(off, axis=1).max() < CLOSE * self.way:
-                return twin
+        for simulation in _simulations(self):
+            off = simulation.weights - self.weights
+            if np.linalg.norm(off, axis=1).max() < CLOSE * self.moved:
+                return simulation
             # Without averaging, the result depends on who has which sample: compare the mean over ranks.
-            distance = np.linalg.norm(off.mean(axis=0)) / self.way
-            rank = (len(twin.mistakes), distance)
-            if distance < NEAR and rank < least and twin.mistakes.keys() & {"averaged", "began_alike"} == spread:
-                near, least = twin, rank
+            distance = np.linalg.norm(off.mean(axis=0)) / self.moved
+            rank = (len(simulation.mistakes), distance)
+            if distance < NEAR and rank < least and simulation.mistakes.keys() & {"averaged", "began_alike"} == spread:
+                near, least = simulation, rank
         if near and not near.mistakes and not (near.late and least[1] < LATE):
             what = f"{self.where}, some samples are on several ranks in a step, or on none"
-            return Twin({"own_samples": what}, near.weights)
-        return near and Twin(near.mistakes, near.weights)
+            return Simulation({"own_samples": what}, near.weights)
+        return near and Simulation(near.mistakes, near.weights)
 
 
 def training(file: str, ranks: int, seed: int) -> Training:
@@ -125,8 +125,8 @@ def training(file: str, ranks: int, seed: int) -> Training:
 
 def same_weights(t: Training) -> None:
     """Compare the weights with a single device's, which trains on the global batch."""
-    twin = _known(t)
-    require(not twin.mistakes, "; ".join(twin.mistakes.values()))
+    simulation = _known(t)
+    require(not simulation.mistakes, "; ".join(simulation.mistakes.values()))
 
 
 def own_samples(t: Training) -> None:
@@ -162,15 +162,17 @@ def true_metrics(t: Training) -> None:
             np.isclose(loss, t.losses[0], rtol=SAME_LOSS),
             f"{where} reported a loss of {loss:.4g}, and rank 0 one of {t.losses[0]:.4g}: average it over ranks",
         )
-        if t.twin and t.twin.losses is not None:
-            last = t.twin.losses
+        if t.simulation and t.simulation.losses is not None:
+            last = t.simulation.losses
             means = {*last.mean(axis=1), last[:-1].mean()}
             require(
                 any(np.isclose(loss, mean, rtol=SAME_LOSS) for mean in means),
                 f"{where} reported a loss of {loss:.4g}; the mean over all ranks in the last epoch is "
                 f"{last[:-1].mean():.4g}",
             )
-        several = t.size if t.twin and "own_samples" in t.twin.mistakes else 1  # that mistake has its own check
+        several = (
+            t.size if t.simulation and "own_samples" in t.simulation.mistakes else 1
+        )  # that mistake has its own check
         require(
             samples in (len(t.x), several * len(t.x)),
             f"{where} reported {samples:g} samples; all ranks together trained on {len(t.x)} in an epoch",
@@ -191,22 +193,22 @@ CHECKS = (
 
 def _known(t):
     require(
-        t.twin,
+        t.simulation,
         f"{t.where}, the weights match neither one device nor a usual mistake, so the test can't tell what is missing",
     )
-    return t.twin
+    return t.simulation
 
 
 def _refuse(t, mistake):
-    twin = _known(t)
-    require(mistake not in twin.mistakes, twin.mistakes.get(mistake))
+    simulation = _known(t)
+    require(mistake not in simulation.mistakes, simulation.mistakes.get(mistake))
 
 
-# ---------------------------------------------------------------- twins
+# ---------------------------------------------------------------- simulations
 
 
-def _twins(t: Training) -> Iterator[Twin]:
-    """Yield a twin for each combination of mistakes, those with the fewest first."""
+def _simulations(t: Training) -> Iterator[Simulation]:
+    """Yield a simulation for each combination of mistakes, those with the fewest first."""
     roots = sorted({0, t.size - 1})
     starts = [({}, (t.drawn[[root] * t.size], None)) for root in roots]
     # Horovod's Keras callback broadcasts at the end of the first batch, which is also correct.
@@ -231,9 +233,9 @@ def _twins(t: Training) -> Iterator[Twin]:
 def _spread(t):
     """Return the mistakes visible in the differences between ranks, for any division of samples."""
     apart, began = t.weights - t.weights[0], t.drawn - t.drawn[0]
-    if np.linalg.norm(apart) < CLOSE * t.way:
+    if np.linalg.norm(apart) < CLOSE * t.moved:
         return set()
-    if np.linalg.norm(apart - began) < CLOSE * t.way:  # all have made the same updates
+    if np.linalg.norm(apart - began) < CLOSE * t.moved:  # all have made the same updates
         return {"began_alike"}
     return {"averaged", "began_alike"} if np.sum(apart * began) > 0.5 * np.sum(began**2) else {"averaged"}
 
@@ -262,7 +264,7 @@ def _train(t, mistakes, division, start, mean, factor, epochs):
         if late is not None and number == 0:
             weights = weights[[late] * t.size]
     losses.append([_loss_and_gradient(own, t.x, t.y)[0] for own in weights])
-    return Twin(mistakes, weights, np.array(losses[-len(division) - 1 :]), late is not None)
+    return Simulation(mistakes, weights, np.array(losses[-len(division) - 1 :]), late is not None)
 
 
 def _loss_and_gradient(vector, x, y):

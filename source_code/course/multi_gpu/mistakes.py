@@ -1,7 +1,8 @@
 """Detection of mistakes in a training script from each rank's records.
 
-In `bug_hunt.py`, every rank writes ``witness-<k>.jsonl`` (`course.training.rank_log`), which `witnesses` reads. A check
-takes that list, and returns whether it found its mistake and a sentence about the records; `examine` runs all checks.
+In `bug_hunt.py`, every rank writes ``steps-<k>.jsonl`` (`course.training.rank_log`), which `step_records` reads. A
+check takes that list, and returns whether it found its mistake and a sentence about the records; `examine` runs all
+checks.
 """
 
 import math
@@ -12,7 +13,7 @@ from ddl.records.jsonfiles import read_json_lines
 from ddl.text import plural
 
 
-def witnesses(run) -> list[dict]:
+def step_records(run) -> list[dict]:
     """Return each rank's records of a run of `bug_hunt.py`, in order::
 
         {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
@@ -25,9 +26,9 @@ def witnesses(run) -> list[dict]:
 
     Raises InputError if there are none or one is incomplete, because the script failed or does not write them.
     """
-    if getattr(run, "recorded", False) and "witnesses" in run.result:
-        return run.result["witnesses"]
-    paths = sorted(run.folder.glob("witness-*.jsonl"), key=lambda path: int(path.stem[8:]))
+    if getattr(run, "recorded", False) and "step_records" in run.result:
+        return run.result["step_records"]
+    paths = sorted(run.folder.glob("steps-*.jsonl"), key=lambda path: int(path.stem[8:]))
     seen = []
     for path in paths:
         of = {"begin": [], "step": [], "end": []}
@@ -39,7 +40,7 @@ def witnesses(run) -> list[dict]:
     ranks = seen[0]["ranks"] if seen else run.job.get("workers", "any")
     if len(seen) != ranks:
         raise InputError(
-            f"{run.folder} has {len(seen)} witness records, of {ranks} ranks: did a run of bug_hunt.py finish here?"
+            f"{run.folder} has {len(seen)} step records, of {ranks} ranks: did a run of bug_hunt.py finish here?"
         )
     return seen
 
@@ -47,7 +48,7 @@ def witnesses(run) -> list[dict]:
 def excerpt(run, steps: int = 2):
     """Return the first `steps` of each rank's records as a data frame with a row for each step and rank."""
     rows = []
-    for rank in witnesses(run):
+    for rank in step_records(run):
         for step in rank["steps"][:steps]:
             first = ", ".join(map(str, step["samples"][:3]))
             rows.append(
@@ -74,7 +75,7 @@ def outcomes(runs):
 
     rows = []
     for run in runs:
-        steps = _step_by_step(witnesses(run))
+        steps = _step_by_step(step_records(run))
         apart = sum(_different(rank["update"] for rank in step) > 1 for step in steps)
         rows.append(
             {
@@ -100,9 +101,9 @@ def outcomes(runs):
 # ---------------------------------------------------------------- checks
 
 
-def own_samples(witnesses: list[dict]) -> tuple[bool, str]:
+def own_samples(step_records: list[dict]) -> tuple[bool, str]:
     """Look for samples that several ranks trained on in the same step."""
-    steps = [[set(step["samples"]) for step in ranks] for ranks in _step_by_step(witnesses)]
+    steps = [[set(step["samples"]) for step in ranks] for ranks in _step_by_step(step_records)]
     every = sum(len(part) for parts in steps for part in parts)
     different = sum(len(set().union(*parts)) for parts in steps)
     return different < every, (
@@ -111,15 +112,15 @@ def own_samples(witnesses: list[dict]) -> tuple[bool, str]:
     )
 
 
-def began_alike(witnesses: list[dict]) -> tuple[bool, str]:
+def began_alike(step_records: list[dict]) -> tuple[bool, str]:
     """Look for ranks whose initial weights differ from rank 0's."""
-    models = _different(rank["weights"] for rank in witnesses)
-    return models > 1, f"before the first step {len(witnesses)} ranks have {plural(models, 'different model')}"
+    models = _different(rank["weights"] for rank in step_records)
+    return models > 1, f"before the first step {len(step_records)} ranks have {plural(models, 'different model')}"
 
 
-def applied_alike(witnesses: list[dict]) -> tuple[bool, str]:
+def applied_alike(step_records: list[dict]) -> tuple[bool, str]:
     """Look for steps in which ranks apply different gradients, so that their models diverge."""
-    steps = _step_by_step(witnesses)
+    steps = _step_by_step(step_records)
     apart = [step[0]["step"] for step in steps if _different(rank["update"] for rank in step) > 1]
     models = _different(rank["weights"] for rank in steps[-1])
     where = f", first in step {apart[0]}" if apart else ""
@@ -129,31 +130,31 @@ def applied_alike(witnesses: list[dict]) -> tuple[bool, str]:
     )
 
 
-def counted_once(witnesses: list[dict]) -> tuple[bool, str]:
+def counted_once(step_records: list[dict]) -> tuple[bool, str]:
     """Look for a throughput based on more samples than the ranks trained on."""
-    counted = sum(rank["samples_counted"] for rank in witnesses)
-    processed = sum(len(step["samples"]) for rank in witnesses for step in rank["steps"])
+    counted = sum(rank["samples_counted"] for rank in step_records)
+    processed = sum(len(step["samples"]) for rank in step_records for step in rank["steps"])
     return counted != processed, (
         f"the ranks counted {counted:,} samples and trained on {processed:,}: the throughput is "
         f"{counted / processed:.3g} times the true one"
     )
 
 
-def scaled_rate(witnesses: list[dict]) -> tuple[bool, str]:
+def scaled_rate(step_records: list[dict]) -> tuple[bool, str]:
     """Look for steps without the linearly scaled learning rate (Goyal et al. 2017, section 2.1)."""
-    one, wanted = witnesses[0]["rate_of_one_rank"], witnesses[0]["rate_of_one_rank"] * len(witnesses)
-    rates = {step["rate"] for rank in witnesses for step in rank["steps"]}
+    one, wanted = step_records[0]["rate_of_one_rank"], step_records[0]["rate_of_one_rank"] * len(step_records)
+    rates = {step["rate"] for rank in step_records for step in rank["steps"]}
     used = " to ".join(f"{rate:.4g}" for rate in sorted({min(rates), max(rates)}))
     # The optimizer stores it in float32.
     return not all(math.isclose(rate, wanted, rel_tol=1e-5) for rate in rates), (
-        f"{len(witnesses)} × {one:.4g} = {wanted:.4g} is the scaled learning rate; {used} was used"
+        f"{len(step_records)} × {one:.4g} = {wanted:.4g} is the scaled learning rate; {used} was used"
     )
 
 
-def one_writer(witnesses: list[dict]) -> tuple[bool, str]:
+def one_writer(step_records: list[dict]) -> tuple[bool, str]:
     """Look for a file that a rank other than rank 0 writes."""
-    writers = [rank["rank"] for rank in witnesses if rank["wrote"]]
-    names = " and ".join(sorted({rank["wrote"] for rank in witnesses if rank["wrote"]}))
+    writers = [rank["rank"] for rank in step_records if rank["wrote"]]
+    names = " and ".join(sorted({rank["wrote"] for rank in step_records if rank["wrote"]}))
     who = ", ".join(map(str, writers)) or "none"
     return any(writers), f"{names or 'the weights'} was written by rank{'s' * (len(writers) > 1)} {who}"
 
@@ -168,9 +169,9 @@ CHECKS = {
 }
 
 
-def _step_by_step(witnesses):
+def _step_by_step(step_records):
     """Return every rank's record of each step."""
-    return list(zip(*(rank["steps"] for rank in witnesses), strict=True))
+    return list(zip(*(rank["steps"] for rank in step_records), strict=True))
 
 
 def _different(values):
@@ -181,7 +182,7 @@ def examine(run):
     """Tabulate the checks of a run of `bug_hunt.py`; ``found`` lists its mistakes."""
     from ddl.display.table import Table  # with pandas
 
-    seen = witnesses(run)
+    seen = step_records(run)
     rows = []
     for mistake, check in CHECKS.items():
         found, sentence = check(seen)

@@ -2,7 +2,7 @@
 
 Stage 1 shards the optimizer's state, stage 2 also the gradients, stage 3 also the weights (Rajbhandari et al. 2020,
 "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models"; PyTorch's FSDP is stage 3). Each matrix is split
-into equal parts, one per rank, with zero padding at the end.
+into equal shards, one per rank, with zero padding at the end.
 """
 
 import math
@@ -35,21 +35,21 @@ class Store:
     def _keep(self, initial: Iterable[list[np.ndarray]]):
         """Store initial matrices, which come layer by layer."""
         for matrices in initial:
-            parts = [self._world.own(matrix) for matrix in matrices] if self._stage else matrices
-            self._weights.append([tf.Variable(matrix) for matrix in (parts if self._stage == 3 else matrices)])
-            self._slots.append([[tf.Variable(np.zeros_like(part)) for _ in range(2)] for part in parts])
+            shards = [self._world.own(matrix) for matrix in matrices] if self._stage else matrices
+            self._weights.append([tf.Variable(matrix) for matrix in (shards if self._stage == 3 else matrices)])
+            self._slots.append([[tf.Variable(np.zeros_like(shard)) for _ in range(2)] for shard in shards])
 
-    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-        """Return this rank's parts of weights and state by name, and the lengths of the whole arrays."""
+    def shards(self) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+        """Return this rank's shards of weights and state by name, and the lengths of the whole arrays."""
         own = {name: self._world.own(each) if each.shape.rank == 2 else each.numpy() for name, each, _ in self._named()}
         return own, {name: math.prod(shape) for name, _, shape in self._named()}
 
-    def restore(self, step: int, parts: dict[str, np.ndarray]):
-        """Continue after `step` with these parts."""
+    def restore(self, step: int, shards: dict[str, np.ndarray]):
+        """Continue after `step` with these shards."""
         self._steps = step
         for name, variable, shape in self._named():
             whole = variable.shape.rank == 2
-            variable.assign(self._world.whole(parts[name], shape) if whole else parts[name])
+            variable.assign(self._world.whole(shards[name], shape) if whole else shards[name])
 
     @property
     def state_numbers(self) -> int:
@@ -68,7 +68,7 @@ class Store:
         kept, shapes = self._weights[number], self._layers[number].shapes
         if self._stage < 3:
             return [matrix.value() for matrix in kept]
-        return [self._world.whole(part.value(), shape) for part, shape in zip(kept, shapes, strict=True)]
+        return [self._world.whole(shard.value(), shape) for shard, shape in zip(kept, shapes, strict=True)]
 
     def add(self, number: int, gradients: list):
         """Add a layer's gradients on this rank."""
@@ -90,7 +90,7 @@ class Store:
                 self._update_one(matrix, slots, gradient)
 
     def _reduced(self, gradients):
-        """Return this rank's parts of the mean gradients, freeing the whole ones one by one."""
+        """Return this rank's shards of the mean gradients, freeing the whole ones one by one."""
         return [self._world.reduce_scatter(gradients.pop(0)) for _ in range(len(gradients))]
 
     def _update_one(self, matrix, slots, gradient):

@@ -59,11 +59,11 @@ class World:
         return -(-int(numbers) // self.size)
 
     def own(self, values):
-        """Return this rank's part of `values`, of any shape, padded with zeros: a NumPy array ``[per_rank]``."""
+        """Return this rank's shard of `values`, of any shape, padded with zeros: a NumPy array ``[per_rank]``."""
         flat = np.reshape(values, [-1])
-        part = self.per_rank(len(flat))
-        own = flat[self.rank * part : (self.rank + 1) * part]
-        return np.pad(own, (0, part - len(own)))
+        shard = self.per_rank(len(flat))
+        own = flat[self.rank * shard : (self.rank + 1) * shard]
+        return np.pad(own, (0, shard - len(own)))
 
     def all_reduce(self, values, total: bool = False):
         """Return the mean over all ranks, or their `total`, of the shape of `values`."""
@@ -72,32 +72,32 @@ class World:
         values = self._send(2 * (self.size - 1) * self.per_rank(math.prod(values.shape)), values)  # around a ring
         return hvd.allreduce(values, op=hvd.Sum if total else hvd.Average, process_set=self._group)
 
-    def all_to_all(self, parts):
-        """Send ``parts[k]`` to rank k; return what all ranks have sent to this one: ``[ranks, n]`` both."""
-        parts = tf.convert_to_tensor(parts, tf.float32)
+    def all_to_all(self, shards):
+        """Send ``shards[k]`` to rank k; return what all ranks have sent to this one: ``[ranks, n]`` both."""
+        shards = tf.convert_to_tensor(shards, tf.float32)
         if self.size == 1:
-            return parts
-        parts = self._send((self.size - 1) * parts.shape[1], parts)
-        return tf.reshape(hvd.alltoall(tf.reshape(parts, [-1]), process_set=self._group), parts.shape)
+            return shards
+        shards = self._send((self.size - 1) * shards.shape[1], shards)
+        return tf.reshape(hvd.alltoall(tf.reshape(shards, [-1]), process_set=self._group), shards.shape)
 
     def reduce_scatter(self, values):
-        """Return this rank's part of the mean of all ranks' `values`: ``[per_rank]``, padded with zeros."""
+        """Return this rank's shard of the mean of all ranks' `values`: ``[per_rank]``, padded with zeros."""
         flat = tf.reshape(values, [-1])
         missing = self.size * self.per_rank(flat.shape[0]) - flat.shape[0]
         padded = tf.pad(flat, [[0, missing]]) if missing else flat
         return tf.reduce_mean(self.all_to_all(tf.reshape(padded, [self.size, -1])), axis=0)
 
-    def all_gather(self, part):
-        """Return all ranks' parts, of equal length: ``[ranks, n]``."""
-        part = tf.convert_to_tensor(part, tf.float32)
+    def all_gather(self, shard):
+        """Return all ranks' shards, of equal length: ``[ranks, n]``."""
+        shard = tf.convert_to_tensor(shard, tf.float32)
         if self.size == 1:
-            return part[None]
-        part = self._send((self.size - 1) * part.shape[0], part)
-        return tf.reshape(hvd.allgather(part, process_set=self._group), [self.size, -1])
+            return shard[None]
+        shard = self._send((self.size - 1) * shard.shape[0], shard)
+        return tf.reshape(hvd.allgather(shard, process_set=self._group), [self.size, -1])
 
-    def whole(self, part, shape):
-        """Return the array of this `shape` from the ranks' parts."""
-        values = tf.reshape(self.all_gather(part), [-1])
+    def whole(self, shard, shape):
+        """Return the array of this `shape` from the ranks' shards."""
+        values = tf.reshape(self.all_gather(shard), [-1])
         return tf.reshape(values[: math.prod(shape)], shape)
 
 
@@ -135,20 +135,20 @@ class Ranks:
         return self._world.sent
 
     def split(self, values) -> np.ndarray:
-        """Split values into equal, zero-padded parts, one per rank: float32 ``[ranks, n]``."""
+        """Split values into equal, zero-padded shards, one per rank: float32 ``[ranks, n]``."""
         values = np.asarray(values, np.float32).ravel()
         return np.pad(values, (0, -len(values) % self.size)).reshape(self.size, -1)
 
-    def all_to_all(self, parts) -> np.ndarray:
-        """Send ``parts[k]`` to rank k; return what each rank has sent to this one: float32 ``[ranks, n]`` both."""
-        parts = np.asarray(parts, np.float32)
-        if parts.ndim != 2 or len(parts) != self.size:
-            raise InputError(f"all_to_all takes {self.size} parts of equal length, not the shape {parts.shape}")
-        return self._world.all_to_all(parts).numpy()
+    def all_to_all(self, shards) -> np.ndarray:
+        """Send ``shards[k]`` to rank k; return what each rank has sent to this one: float32 ``[ranks, n]`` both."""
+        shards = np.asarray(shards, np.float32)
+        if shards.ndim != 2 or len(shards) != self.size:
+            raise InputError(f"all_to_all takes {self.size} shards of equal length, not the shape {shards.shape}")
+        return self._world.all_to_all(shards).numpy()
 
-    def all_gather(self, part) -> np.ndarray:
-        """Return all ranks' parts, which have equal lengths: float32 ``[ranks, n]``."""
-        return self._world.all_gather(np.asarray(part, np.float32).reshape(-1)).numpy()
+    def all_gather(self, shard) -> np.ndarray:
+        """Return all ranks' shards, which have equal lengths: float32 ``[ranks, n]``."""
+        return self._world.all_gather(np.asarray(shard, np.float32).reshape(-1)).numpy()
 
     def all_sum(self, values) -> np.ndarray:
         """Return the sum of all ranks' values: float32, of the same shape."""

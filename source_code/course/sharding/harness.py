@@ -158,47 +158,47 @@ def _checkpoint(save, load, given, ranks):
     reported, files, sent = {"early": []}, set(), 0
     for step in resharded.STEPS:
         whole = {name: given[f"{step}.{name}"] for name in resharded.SIZES}
-        parts = {name: ranks.split(array)[ranks.rank].copy() for name, array in whole.items()}
+        shards = {name: ranks.split(array)[ranks.rank].copy() for name, array in whole.items()}
         if ranks.rank == ranks.size - 1:
             time.sleep(LATE_S)
         reported["early"].append((folder / f"{step}.json").exists())
         before, sent = files, sent - ranks.sent
-        save(folder, step, parts, {name: len(array) for name, array in whole.items()}, ranks)
+        save(folder, step, shards, {name: len(array) for name, array in whole.items()}, ranks)
         sent += ranks.sent
         ranks.barrier()
         files = {path.name for path in folder.iterdir()}
         ranks.barrier()
     manifest = f"{resharded.STEPS[-1]}.json"
-    part = max(files - before - {manifest}, default=None)
-    reported |= {"sent": sent, "new": [manifest in files, part is not None]}
+    shard = max(files - before - {manifest}, default=None)
+    reported |= {"sent": sent, "new": [manifest in files, shard is not None]}
     if ranks.rank == 0:
         for how in ("whole", *resharded.TEARS) if all(reported["new"]) else ("whole",):
-            reported |= _loaded(load, _torn(folder, how, manifest, part), how)
+            reported |= _loaded(load, _torn(folder, how, manifest, shard), how)
     return reported
 
 
-def _torn(folder, how, manifest, part):
-    """Return a copy of checkpoints without the newest manifest or a part, or with half of a part."""
+def _torn(folder, how, manifest, shard):
+    """Return a copy of checkpoints without the newest manifest or a shard, or with half of a shard."""
     copy = Path(shutil.copytree(folder, folder.with_name(how)))
-    if how == "half a part":
-        (copy / part).write_bytes((folder / part).read_bytes()[: (folder / part).stat().st_size // 2])
+    if how == "half a shard":
+        (copy / shard).write_bytes((folder / shard).read_bytes()[: (folder / shard).stat().st_size // 2])
     elif how != "whole":
-        (copy / (manifest if how == "no manifest" else part)).unlink()
+        (copy / (manifest if how == "no manifest" else shard)).unlink()
     return copy
 
 
 def _loaded(load, folder, how):
-    """Return the step and the parts of each rank of each world."""
+    """Return the step and the shards of each rank of each world."""
     found = {}
     for world in (Part(rank, size) for size in resharded.WORLDS for rank in range(size)):
         try:
-            step, parts = load(folder, world) or (resharded.NOTHING, {})
+            step, shards = load(folder, world) or (resharded.NOTHING, {})
         except Exception:
             if how == "whole":
                 raise
-            step, parts = resharded.RAISED, {}
+            step, shards = resharded.RAISED, {}
         where = f"{how}.{world.size}.{world.rank}"
-        found |= {where: step, **{f"{where}.{name}": part for name, part in parts.items()}}
+        found |= {where: step, **{f"{where}.{name}": shard for name, shard in shards.items()}}
     return found
 
 

@@ -52,12 +52,12 @@ def per_rank(parameters: int, *, mixed: bool = False, stage: int = 0, ranks: int
 
     In `mixed` precision weights and gradients have 2 bytes, and the state has a copy of the weights in 4.
     """
-    part = math.ceil(parameters / ranks)
+    shard = math.ceil(parameters / ranks)
     number, copy = (HALF, FULL) if mixed else (FULL, 0)
     return {
-        "weights": number * (part if stage >= 3 else parameters),
-        "gradients": number * (part if stage >= 2 else parameters),
-        "state": (copy + 2 * FULL) * (part if stage >= 1 else parameters),
+        "weights": number * (shard if stage >= 3 else parameters),
+        "gradients": number * (shard if stage >= 2 else parameters),
+        "state": (copy + 2 * FULL) * (shard if stage >= 1 else parameters),
     }
 
 

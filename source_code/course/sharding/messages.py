@@ -10,7 +10,7 @@ FIGURE = "held_out_loss"
 
 
 @dataclass(frozen=True)
-class Way:
+class Method:
     """A communication method: bytes relative to the baseline, and paired differences in loss (nats)."""
 
     name: str
@@ -18,20 +18,24 @@ class Way:
     pairs: Paired
 
 
-def differences(runs) -> list[Way]:
+def differences(runs) -> list[Method]:
     """Compare all methods with an all-reduce of gradients in each step, most bytes first.
 
     Raises InputError without a baseline run of the same seed.
     """
-    arms = {}
+    configurations = {}
     for run in runs:
-        arms.setdefault(run.name, []).append(run)
-    if BASELINE not in arms:
-        raise InputError(f"no run named {BASELINE!r} to compare with; available: {', '.join(arms) or 'none'}")
-    baseline = arms.pop(BASELINE)
+        configurations.setdefault(run.name, []).append(run)
+    if BASELINE not in configurations:
+        raise InputError(f"no run named {BASELINE!r} to compare with; available: {', '.join(configurations) or 'none'}")
+    baseline = configurations.pop(BASELINE)
     most = baseline[0].result["sent_bytes"]
-    ways = [
-        Way(name, arm[0].result["sent_bytes"] / most, paired(by_seed(baseline, FIGURE), by_seed(arm, FIGURE)))
-        for name, arm in arms.items()
+    methods = [
+        Method(
+            name,
+            configuration[0].result["sent_bytes"] / most,
+            paired(by_seed(baseline, FIGURE), by_seed(configuration, FIGURE)),
+        )
+        for name, configuration in configurations.items()
     ]
-    return sorted(ways, key=lambda way: -way.sent_share)
+    return sorted(methods, key=lambda method: -method.sent_share)

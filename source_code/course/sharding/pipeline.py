@@ -16,7 +16,7 @@ Schedule = Sequence[Sequence[Cell]]
 
 def gpipe(stages: int, microbatches: int) -> list[list[Cell]]:
     """Return GPipe's schedule: all forward passes, then all backward passes (Huang et al. 2019)."""
-    return table([[(way, number) for way in "FB" for number in range(microbatches)]] * stages)
+    return table([[(direction, number) for direction in "FB" for number in range(microbatches)]] * stages)
 
 
 def one_f_one_b(ranks: int, microbatches: int, chunks: int = 1) -> list[list[Cell]]:
@@ -83,9 +83,9 @@ def problem(schedule: Schedule, microbatches: int) -> str:
                     return f"stage {rank} does {_name(cell)} in cycle {cycle}, before {missing}"
         done |= {(rank, *cell): cycle for rank, cell in enumerate(cells) if cell}
     more = [(chunk,) for chunk in range(chunks(schedule))] if chunks(schedule) > 1 else [()]
-    for rank, way, number, chunk in product(range(len(schedule)), "FB", range(microbatches), more):
-        if (rank, way, number, *chunk) not in done:
-            return f"stage {rank} never does {_name((way, number, *chunk))}"
+    for rank, direction, number, chunk in product(range(len(schedule)), "FB", range(microbatches), more):
+        if (rank, direction, number, *chunk) not in done:
+            return f"stage {rank} never does {_name((direction, number, *chunk))}"
     return "" if len(done) == 2 * (last + 1) * microbatches else f"it has more than {microbatches} microbatches"
 
 
@@ -123,13 +123,13 @@ def stage_of(cell: tuple, rank: int, ranks: int) -> int:
 
 def _needs(rank, task, ranks, last):
     """Return the tasks that must come first, each with its rank in front."""
-    way, number, *chunk = task
+    direction, number, *chunk = task
     stage = stage_of(task, rank, ranks)
 
     def at(stage):
-        return (stage % ranks, way, number, *([stage // ranks] if chunk else []))
+        return (stage % ranks, direction, number, *([stage // ranks] if chunk else []))
 
-    if way == "F":
+    if direction == "F":
         return [at(stage - 1)] if stage else []
     return [(rank, "F", number, *chunk)] + ([at(stage + 1)] if stage < last else [])
 

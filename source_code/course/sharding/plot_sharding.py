@@ -136,22 +136,24 @@ def plot_overlap(*measured: Overlap, predicted=()) -> Figure:
 
 
 @styled
-def plot_ways(*runs) -> Figure:
-    """Draw when each way of a run of ``race_ddp.py`` computed and communicated, in its last repeat.
+def plot_variants(*runs) -> Figure:
+    """Draw when each variant of a run of ``race_ddp.py`` computed and communicated, in its last repeat.
 
     Or of runs of ``train_transformer.py`` with a class FullySharded, in the last step.
     """
-    ways = runs[0].result.get("ways") or {run.name: _way(run.result) for run in runs}
-    figure = Figure(9.0, 1.4 + 0.7 * len(ways))
+    variants = runs[0].result.get("variants") or {run.name: _variant(run.result) for run in runs}
+    figure = Figure(9.0, 1.4 + 0.7 * len(variants))
     panel, texts = figure.subplots(), []
-    for row, (name, way) in enumerate(ways.items()):
+    for row, (name, variant) in enumerate(variants.items()):
         for kind, place, number in (("computation", 0.0, 1), ("communication", 0.38, 0)):
-            bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in way[kind]]
+            bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in variant[kind]]
             color = look(number, "color")["color"]
             label = kind if not row else None
             panel.broken_barh(bars, (row + place, 0.34), color=color, edgecolor="white", alpha=0.8, label=label)
-        texts.append(f"{name}: {1e3 * numpy.median(way['seconds']):.0f} ms, {plural(way['messages'], 'message')}")
-    panel.set_yticks([row + 0.36 for row in range(len(ways))], list(ways))
+        texts.append(
+            f"{name}: {1e3 * numpy.median(variant['seconds']):.0f} ms, {plural(variant['messages'], 'message')}"
+        )
+    panel.set_yticks([row + 0.36 for row in range(len(variants))], list(variants))
     panel.invert_yaxis()
     panel.grid(axis="y", visible=False)
     panel.set(xlabel="ms from the start, on rank 0", title=_origin(runs))
@@ -160,6 +162,6 @@ def plot_ways(*runs) -> Figure:
     return figure
 
 
-def _way(result):
+def _variant(result):
     timeline = result["timeline"]
     return {**timeline, "seconds": result["step_seconds"][1:], "messages": len(timeline["communication"])}

@@ -81,7 +81,7 @@ class ReadersStore(Store):
         super().__init__(world, 0, rate)
         self._kind, self._ranks = kind, Ranks(world)
         self.timeline = {}  # of the last step
-        self._prefetch, self._thread, self._arriving, self._way = prefetch, ThreadPoolExecutor(1), {}, 1
+        self._prefetch, self._thread, self._arriving, self._direction = prefetch, ThreadPoolExecutor(1), {}, 1
 
     def _keep(self, initial):
         layers = {str(number): _flat(matrices) for number, matrices in enumerate(initial)}
@@ -99,13 +99,13 @@ class ReadersStore(Store):
 
     def weights(self, number):
         last = len(self._layers) - 1
-        if number == 0 and self._way > 0:  # a new step
+        if number == 0 and self._direction > 0:  # a new step
             self._zero, self._resumed = time.perf_counter(), 0.0
             self.timeline = {"computation": [], "communication": []}
         if number == last:
-            self._way = -1
+            self._direction = -1
         values = self._waited(self._arriving.pop(number, None) or self._begun("gather", number))
-        after = number + self._way
+        after = number + self._direction
         if self._prefetch and 0 <= after <= last:
             self._arriving[after] = self._begun("gather", after)
         shapes = self._layers[number].shapes
@@ -116,7 +116,7 @@ class ReadersStore(Store):
         self._waited(self._begun("reduce", number, _flat(gradients)))
 
     def update(self):
-        self._steps, self._way = self._steps + 1, 1
+        self._steps, self._direction = self._steps + 1, 1
         self.answer.update()
 
     def _begun(self, name, number, *values):
@@ -140,20 +140,22 @@ class ReadersStore(Store):
     def state_numbers(self) -> int:
         return sum(optimizer.moments.size for optimizer in self._optimizers)
 
-    def parts(self):
+    def shards(self):
         lengths = [optimizer.moments.shape[1] for optimizer in self._optimizers]
         if not isinstance(self.answer, ByLayer) or lengths != [self._world.per_rank(self._n)]:
-            raise InputError("checkpoints need a class Sharded with one optimizer, for this rank's part of the weights")
+            raise InputError(
+                "checkpoints need a class Sharded with one optimizer, for this rank's shard of the weights"
+            )
         first, second = self._optimizers[0].moments
         found = {"weights": self._world.own(self.answer.answer.weights), "first": first, "second": second}
         return found, dict.fromkeys(found, self._n)
 
-    def restore(self, step, parts):
+    def restore(self, step, shards):
         self._steps = step
-        whole = self._world.whole(parts["weights"], [self._n]).numpy()
+        whole = self._world.whole(shards["weights"], [self._n]).numpy()
         sizes = [sum(math.prod(shape) for shape in layer.shapes) for layer in self._layers]
-        layers = {str(number): part for number, part in enumerate(np.split(whole, np.cumsum(sizes)[:-1]))}
-        self._begin(layers, np.stack([parts["first"], parts["second"]]))
+        layers = {str(number): shard for number, shard in enumerate(np.split(whole, np.cumsum(sizes)[:-1]))}
+        self._begin(layers, np.stack([shards["first"], shards["second"]]))
 
 
 def _flat(matrices):

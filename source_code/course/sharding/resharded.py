@@ -12,7 +12,7 @@ from course.sharding.trial import Trial, compare, tried
 STEPS = 9, 10  # as text, 10 comes before 9
 SIZES = {"weights": 24, "moments": 5}  # 2, 3 and 4 ranks divide the first, and none of them the second
 WORLDS = 1, 2, 3  # ranks that load
-TEARS = "no manifest", "no part", "half a part"
+TEARS = "no manifest", "no shard", "half a shard"
 NOTHING, RAISED = -1, -2  # in place of a step
 
 
@@ -36,17 +36,17 @@ def same_arrays(t: Trial, ranks: int) -> None:
             found = t.ranks[0].arrays.get(f"whole.{ranks}.{rank}.{name}")
             mistakes = {
                 "cut off the padding before you split": padded[rank],
-                "it is the part of the rank with its number among those that saved": before[rank % t.size],
+                "it is the shard of the rank with its number among those that saved": before[rank % t.size],
             }
-            compare(found, right[rank], mistakes, f"{where}: rank {rank} does not get its part of {name}")
+            compare(found, right[rank], mistakes, f"{where}: rank {rank} does not get its shard of {name}")
 
 
-def written_in_parts(t: Trial) -> None:
-    """Look for a manifest that is written before the last part, and for weights that are sent."""
+def written_in_shards(t: Trial) -> None:
+    """Look for a manifest that is written before the last shard, and for weights that are sent."""
     for rank, report in enumerate(t.ranks):
         require(
             not report.arrays["early"].any(),
-            f"{t.where}: the manifest was there before rank {rank} had saved its part: wait with `world.barrier()`",
+            f"{t.where}: the manifest was there before rank {rank} had saved its shard: wait with `world.barrier()`",
         )
         require(
             report.arrays["sent"] <= 12 * (len(t.ranks) - 1),
@@ -56,9 +56,9 @@ def written_in_parts(t: Trial) -> None:
 
 def falls_back(t: Trial, how: str) -> None:
     """Look for a torn checkpoint that is used, or whose predecessor is not; `how` is one of `TEARS`."""
-    manifest, part = t.ranks[0].arrays["new"]
+    manifest, shard = t.ranks[0].arrays["new"]
     require(manifest, f"{t.where}: there is no manifest {STEPS[1]}.json after step {STEPS[1]}")
-    require(part, f"{t.where}: the second checkpoint overwrites the first: put the step into the files' names")
+    require(shard, f"{t.where}: the second checkpoint overwrites the first: put the step into the files' names")
     for ranks in WORLDS:
         step = _step(t, how, ranks)
         gave = {NOTHING: "load gave nothing", RAISED: "load raised an error"}.get(step, f"load gave step {step}")

@@ -1,4 +1,4 @@
-"""Sequence parallelism: outside the products that ranks split, each rank has its part of the positions.
+"""Sequence parallelism: outside the products that ranks split, each rank has its shard of the positions.
 
 The all-reduce after a split layer becomes a reduce-scatter, and an all-gather precedes the next one (Korthikanti et al.
 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.2).
@@ -63,9 +63,9 @@ class Sequence:
         return tf.split(whole, self._world.size, axis=1)[self._world.rank]
 
     def _gathered(self, own):
-        parts = self._world.all_gather(tf.reshape(own, [-1]))
-        return tf.concat([tf.reshape(part, own.shape) for part in tf.unstack(parts)], axis=1)
+        shards = self._world.all_gather(tf.reshape(own, [-1]))
+        return tf.concat([tf.reshape(shard, own.shape) for shard in tf.unstack(shards)], axis=1)
 
     def _summed(self, whole):
-        parts = tf.stack(tf.split(whole, self._world.size, axis=1))
-        return tf.reshape(self._world.size * self._world.reduce_scatter(parts), parts.shape[1:])
+        shards = tf.stack(tf.split(whole, self._world.size, axis=1))
+        return tf.reshape(self._world.size * self._world.reduce_scatter(shards), shards.shape[1:])

@@ -1,8 +1,8 @@
 """Checks for a reader's sharding code: launched questions of lessons 6 and 6b.
 
 A test draws weights, and gradients for each rank (`trial`); ranks report their weights after each step. This module
-computes twins of that training: a correct one, and one for each common mistake. The twin with the same weights shows
-which mistakes were made.
+computes simulations of that training: a correct one, and one for each common mistake. The simulation with the same
+weights shows which mistakes were made.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from course.grader.launches import require
 from course.sharding.trial import Trial, compare, tried
 
 STEPS, BETA = 3, 0.9
-CLOSE = 1e-4  # of the way from the initial weights; float32 rounds to about 1e-6
+CLOSE = 1e-4  # of the distance from the initial weights; float32 rounds to about 1e-6
 EVEN = {"first": 24, "second": 8}  # 32 weights, which 1, 2 and 4 ranks divide
 ODD = {"first": 24, "second": 3, "third": 8}  # 35
 VERBS = {"state": "has", "sent": "sent", "kept": "kept"}
@@ -50,32 +50,32 @@ def same_weights(t: Trial, *kinds: str) -> None:
     With `kinds` of mistakes ("averaged", "gathered", "padded"), only those are looked for.
     """
     found = t.read("weights", (STEPS, len(t.given["weights"]))).swapaxes(0, 1)
-    way = None
-    for mistakes, weights in _twins(t):
-        way = way or np.abs(weights[-1, 0] - t.given["weights"]).max()  # the first twin is correct
-        if np.abs(found - weights).max() < CLOSE * way:
+    distance = None
+    for mistakes, weights in _simulations(t):
+        distance = distance or np.abs(weights[-1, 0] - t.given["weights"]).max()  # the first simulation is correct
+        if np.abs(found - weights).max() < CLOSE * distance:
             wrong = [mistakes[kind] for kind in kinds or mistakes if kind in mistakes]
             return require(not wrong, f"{t.where}: {'; '.join(wrong)}")
     raise AssertionError(f"{t.where}: the weights match neither a single device nor a usual mistake")
 
 
 def state_shared(t: Trial) -> None:
-    """Look for optimizer state that is longer than a rank's part."""
-    _at_most(t, "state", _part(t), f"of optimizer state; its part of the {len(t.given['weights'])} weights is")
+    """Look for optimizer state that is longer than a rank's shard."""
+    _at_most(t, "state", _shard(t), f"of optimizer state; its shard of the {len(t.given['weights'])} weights is")
 
 
 def few_bytes(t: Trial) -> None:
     """Look for more messages than are needed."""
     messages, what = (3, "two gathers and one exchange") if t.kind == "fully" else (2, "one exchange and one gather")
-    wanted = messages * (t.size - 1) * _part(t)
-    _at_most(t, "sent", wanted, f"to others in a step; {what} of {_part(t)} with {t.size - 1} others are", (STEPS,))
+    wanted = messages * (t.size - 1) * _shard(t)
+    _at_most(t, "sent", wanted, f"to others in a step; {what} of {_shard(t)} with {t.size - 1} others are", (STEPS,))
 
 
 def little_kept(t: Trial) -> None:
-    """Look for stored gradients of other ranks' parts, and in the third stage of ZeRO also for weights."""
+    """Look for stored gradients of other ranks' shards, and in the third stage of ZeRO also for weights."""
     whole = t.kind == "gradients"
-    what = "all weights and its parts of gradients" if whole else "its parts of weights and gradients"
-    _at_most(t, "kept", _part(t) * (1 + t.size if whole else 2), f"in its arrays at once; {what} are")
+    what = "all weights and its shards of gradients" if whole else "its shards of weights and gradients"
+    _at_most(t, "kept", _shard(t) * (1 + t.size if whole else 2), f"in its arrays at once; {what} are")
 
 
 def _at_most(t, name, wanted, sentence, shape=()):
@@ -93,7 +93,7 @@ def equal(t: Trial, *names: str) -> None:
     """Compare each rank's arrays ("y", "of_input", "of_first", "of_second") with the whole layer's."""
     whole = _layer(t, t.given["first"], t.given["second"])
     columns = zip(np.split(t.given["first"], t.size, 1), np.split(t.given["second"], t.size), strict=True)
-    shares = [_layer(t, *parts) for parts in columns]
+    shares = [_layer(t, *shards) for shards in columns]
     for name in names:
         summed = name in ("y", "of_input")
         for rank, found in enumerate(t.read(name, shares[0][name].shape)):
@@ -120,7 +120,7 @@ def _layer(t, first, second):
     }  # fmt: skip
 
 
-# ---------------------------------------------------------------- twins
+# ---------------------------------------------------------------- simulations
 
 
 def _layers(t):
@@ -129,35 +129,35 @@ def _layers(t):
     return [sum(sizes)] if t.kind == "sharded" else sizes
 
 
-def _part(t):
+def _shard(t):
     """Return the number of weights per rank, including padding."""
     return sum(-(-layer // t.size) for layer in _layers(t))
 
 
-def _twins(t: Trial) -> Iterator[tuple[dict[str, str], np.ndarray]]:
-    """Yield the mistakes of each twin and its weights ``[steps, ranks, weights]``, those with the fewest first."""
+def _simulations(t: Trial) -> Iterator[tuple[dict[str, str], np.ndarray]]:
+    """Yield each simulation's mistakes and weights ``[steps, ranks, weights]``, those with the fewest first."""
     choices = {
         "averaged": {
             "mean": "",
             "sum": "the sum of all ranks' gradients is applied, not the mean",
-            "own": "each part is updated with the gradient of its own rank only, not the mean",
+            "own": "each shard is updated with the gradient of its own rank only, not the mean",
         },
         "gathered": {
             "all": "",
-            "before": "the weights never change: gather the parts after their update",
-            "own": "each rank has its own part's update only: gather the parts from all ranks",
-            "late": "other ranks' parts are a step behind: gather the parts after their update",
+            "before": "the weights never change: gather the shards after their update",
+            "own": "each rank has its own shard's update only: gather the shards from all ranks",
+            "late": "other ranks' shards are a step behind: gather the shards after their update",
         },
         "padded": {"end": ""},
     }
     if any(layer % t.size for layer in _layers(t)):
         choices["padded"]["rest"] = "weights that are left over when the ranks do not divide them never change"
         choices["padded"]["front"] = "weights are shifted against their gradients: pad both at the end"
-    twins = []
+    simulations = []
     for chosen in itertools.product(*choices.values()):
         said = zip(choices, map(dict.get, choices.values(), chosen), strict=True)
-        twins.append(({kind: mistake for kind, mistake in said if mistake}, chosen))
-    for mistakes, chosen in sorted(twins, key=lambda twin: len(twin[0])):
+        simulations.append(({kind: mistake for kind, mistake in said if mistake}, chosen))
+    for mistakes, chosen in sorted(simulations, key=lambda simulation: len(simulation[0])):
         yield mistakes, _train(t, *chosen)
 
 
@@ -170,8 +170,8 @@ def _train(t, gradient, gather, pad):
         velocity = BETA * velocity + used
         change = np.where(owner < 0, 0, -rate * velocity)
         if pad == "front":
-            parts = np.split(weights, np.cumsum(_layers(t))[:-1], axis=1)
-            weights = np.concatenate([_shifted(part, t.size) for part in parts], axis=1)
+            shards = np.split(weights, np.cumsum(_layers(t))[:-1], axis=1)
+            weights = np.concatenate([_shifted(shard, t.size) for shard in shards], axis=1)
         mine = owner == np.arange(t.size)[:, None]
         found.append(weights + {"all": 1, "before": 0, "own": mine, "late": mine}[gather] * change)
         weights = weights + change if gather == "late" else found[-1]
@@ -180,11 +180,11 @@ def _train(t, gradient, gather, pad):
 
 def _owners(numbers, size, pad):
     """Return the rank that has each weight; -1 for leftovers."""
-    part = numbers // size if pad == "rest" else -(-numbers // size)
-    owners = np.arange(numbers) // max(part, 1)
-    return np.where(owners < size, owners, -1) if part else np.full(numbers, -1)
+    shard = numbers // size if pad == "rest" else -(-numbers // size)
+    owners = np.arange(numbers) // max(shard, 1)
+    return np.where(owners < size, owners, -1) if shard else np.full(numbers, -1)
 
 
-def _shifted(part, size):
-    missing = -part.shape[1] % size
-    return np.pad(part, ((0, 0), (missing, 0)))[:, : part.shape[1]]
+def _shifted(shard, size):
+    missing = -shard.shape[1] % size
+    return np.pad(shard, ((0, 0), (missing, 0)))[:, : shard.shape[1]]

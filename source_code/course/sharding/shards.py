@@ -1,7 +1,7 @@
-"""Checkpoints in parts: each rank writes its own, and any number of ranks can read them.
+"""Checkpoints in shards: each rank writes its own, and any number of ranks can read them.
 
-Step 20 of four ranks is ``20-0.npz`` to ``20-3.npz`` and the manifest ``20.json``, which rank 0 writes once all parts
-are on disk. A checkpoint without a manifest, or with a damaged part, does not count.
+Step 20 of four ranks is ``20-0.npz`` to ``20-3.npz`` and the manifest ``20.json``, which rank 0 writes once all shards
+are on disk. A checkpoint without a manifest, or with a damaged shard, does not count.
 """
 
 import json
@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 
-def save(folder: Path, step: int, parts: dict[str, np.ndarray], sizes: dict[str, int], world) -> None:
-    """Write this rank's parts of all arrays; `sizes` are the arrays' lengths without padding. All ranks call this."""
-    _write(folder / f"{step}-{world.rank}.npz", lambda file: np.savez(file, **parts))
+def save(folder: Path, step: int, shards: dict[str, np.ndarray], sizes: dict[str, int], world) -> None:
+    """Write this rank's shards of all arrays; `sizes` are the arrays' lengths without padding. All ranks call this."""
+    _write(folder / f"{step}-{world.rank}.npz", lambda file: np.savez(file, **shards))
     world.barrier()
     if world.rank == 0:
         manifest = json.dumps({"step": step, "ranks": world.size, "sizes": sizes})
@@ -22,7 +22,7 @@ def save(folder: Path, step: int, parts: dict[str, np.ndarray], sizes: dict[str,
 
 
 def load(folder: Path, world) -> tuple[int, dict[str, np.ndarray]] | None:
-    """Return step and this rank's parts of the newest checkpoint that is whole, or None if there is none."""
+    """Return step and this rank's shards of the newest checkpoint that is whole, or None if there is none."""
     for path in sorted(folder.glob("*.json"), key=lambda path: int(path.stem), reverse=True):
         try:
             manifest = json.loads(path.read_text())

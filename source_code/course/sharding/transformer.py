@@ -23,7 +23,7 @@ MASKED = -1e9
 class Layer:
     """A layer: its number, the shapes of its matrices, and its function of input and matrices.
 
-    In tensor parallelism, `part` is the rank and the number of ranks that split it: the first matrix by columns, the
+    In tensor parallelism, `shard` is the rank and the number of ranks that split it: the first matrix by columns, the
     second one by rows.
     """
 
@@ -32,11 +32,11 @@ class Layer:
     shapes: tuple[tuple[int, int], ...]
     function: Callable
     residual: bool = True
-    part: tuple[int, int] = (0, 1)
+    shard: tuple[int, int] = (0, 1)
 
     def initial(self, seed: int) -> list[np.ndarray]:
-        """Return the initial weights: parts of those of the unsplit layer."""
-        rank, ranks = self.part
+        """Return the initial weights: shards of those of the unsplit layer."""
+        rank, ranks = self.shard
         if not self.residual or ranks == 1:
             return initial(self.shapes, self.number, seed)
         (width, columns), (rows, _) = self.shapes
@@ -47,27 +47,27 @@ class Layer:
 
 
 def layers(
-    width: int, depth: int, heads: int, length: int, part: tuple[int, int] = (0, 1), sequence: Sequence | None = None
+    width: int, depth: int, heads: int, length: int, shard: tuple[int, int] = (0, 1), sequence: Sequence | None = None
 ) -> list[Layer]:
-    """Return the network's layers; with `part`, a rank and the number of ranks, its part of them in tensor parallelism.
+    """Return the network's layers; with `shard`, a rank and the number of ranks, the rank's shard of each.
 
     A rank then has its share of the heads of each attention and of each perceptron's hidden units. The sum of the
     results over ranks is the layer's; embedding and output are replicated. With `sequence`, input and result have this
     rank's positions only, and the layers communicate.
     """
-    own, symbols = width // part[1], len(CHARACTERS)
+    own, symbols = width // shard[1], len(CHARACTERS)
     enter, leave, split, join = product, product, tf.identity, tf.identity
     if sequence:
         enter, leave, split, join = sequence.enter, sequence.leave, sequence.split, sequence.join
     compiled = partial(tf.function, autograph=False)
-    attend = compiled(lambda x, qkv, out: attention(x, qkv, out, heads // part[1], enter, leave))
+    attend = compiled(lambda x, qkv, out: attention(x, qkv, out, heads // shard[1], enter, leave))
     think = compiled(lambda x, first, second: perceptron(x, first, second, enter, leave))
     kinds = (
         ("attention", ((width, 3 * own), (own, width)), attend),
         ("perceptron", ((width, 4 * own), (4 * own, width)), think),
     )
     blocks = [
-        Layer(f"{name} {block + 1}", 2 * block + place, shapes, function, part=part)
+        Layer(f"{name} {block + 1}", 2 * block + place, shapes, function, shard=shard)
         for block in range(depth)
         for place, (name, shapes, function) in enumerate(kinds, 1)
     ]

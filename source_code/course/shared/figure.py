@@ -17,8 +17,8 @@ from course.shared.themes import themed
 from ddl.display.style import STYLE as SHEET
 
 # Okabe and Ito's palette for color blindness, without colors close to white, then colors far from it. Markers and line
-# styles change with the color, so that arms also differ in grayscale print. The numbers of colors and markers are
-# coprime, so pairs repeat only after 132 arms.
+# styles change with the color, so that configurations also differ in grayscale print. The numbers of colors and markers
+# are coprime, so pairs repeat only after 132 configurations.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2609A", "#000000", "#A07A00", "#2E9BD0", "#9A20F0", "#2F7D00", "#C0003C")
 COLORS += ("#7A4A1E", "#E000C0")
 
@@ -29,7 +29,7 @@ GRAY = "#555555"  # of baselines
 
 PLACES = re.compile(r' (?:d|x|y|transform)="[^"]*"')  # line width, in points
 DIGITS = re.compile(r"(\.\d\d\d)\d+")  # points in a curve
-_NUMBERS = {}  # number of each arm's style
+_NUMBERS = {}  # number of each configuration's style
 READABLE = 0.75  # minimal width, below which a figure scrolls: 11-point letters are then 11 pixels high
 FONTS = ["DejaVu Sans", "Verdana", "sans-serif"]  # the first draw lays out the figure; the second has the final width
 
@@ -110,10 +110,11 @@ def look(number: int, *keys: str) -> dict:
     return {key: cycles[key][number % len(cycles[key])] for key in keys or cycles}
 
 
-def arm_looks(names: Iterable[str]) -> dict[str, dict]:
-    """Return the style of each arm of a figure, which keeps its style in all figures of a session.
+def configuration_looks(names: Iterable[str]) -> dict[str, dict]:
+    """Return the style of each configuration of a figure, which keeps its style in all figures of a session.
 
-    Arms in a figure have different colors while there are enough of them, and always a unique pair of color and marker.
+    Configurations in a figure have different colors while there are enough of them, and always a unique pair of color
+    and marker.
     """
     names, taken = list(dict.fromkeys(names)), set()
     for name in sorted(names, key=lambda name: name not in _NUMBERS):

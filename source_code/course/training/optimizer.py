@@ -3,9 +3,9 @@
 All belong to Keras' legacy optimizers, like tensorflow-addons' LAMB, so there is one way to set the rate and to
 broadcast and save the slots.
 
-Weight decay applies to the same variables in every arm (kernels, never biases or norm parameters), in the way of each
-optimizer's paper: added to the gradient in SGD, as in equation 6 in LARS, added to the update in LAMB (algorithm 2). It
-is off by default, so every arm minimizes the same loss.
+Weight decay applies to the same variables in every configuration (kernels, never biases or norm parameters), in the way
+of each optimizer's paper: added to the gradient in SGD, as in equation 6 in LARS, added to the update in LAMB
+(algorithm 2). It is off by default, so every configuration minimizes the same loss.
 """
 
 import warnings

@@ -11,19 +11,19 @@ def keep_weights(folder: RunFolder, weights) -> Path:
     return folder.weights
 
 
-class Witness:
+class StepLog:
     """Recorder of one rank's observations; does nothing outside a run."""
 
     def __init__(self, rank: int):
         self.rank = rank
         self.folder = RunFolder.here()
         if self.folder:
-            self.folder.witness(rank).unlink(missing_ok=True)  # from before a restart of this job
+            self.folder.step_log(rank).unlink(missing_ok=True)  # from before a restart of this job
 
     def tell(self, event: str, **fields):
-        """Append ``{"event": event, **fields}`` to ``witness-<rank>.jsonl``."""
+        """Append ``{"event": event, **fields}`` to ``steps-<rank>.jsonl``."""
         if self.folder:
-            self.folder.append(self.folder.witness(self.rank), {"event": event, **fields})
+            self.folder.append(self.folder.step_log(self.rank), {"event": event, **fields})
 
     def keep_weights(self, weights) -> str | None:
         """Write the arrays to the run's ``weights.npz``; return its name, or None outside a run."""

@@ -1,4 +1,4 @@
-"""Named recipes: what each arm of the convergence comparison changes, one thing at a time.
+"""Named recipes: what each configuration of the convergence comparison changes, one thing at a time.
 
 ::
 
@@ -48,21 +48,22 @@ class Optimizer:
 OPTIMIZERS = {
     each.name: each
     for each in (
-        # The best for the small batch without norm, because all arms with SGD share it. With norm, 0.2 is best.
+        # The best for the small batch without norm, because all configurations with SGD share it. With norm, 0.2 is
+        # best.
         Optimizer("sgd", "sgd", 0.05, fits=("momentum",)),
         Optimizer("adam", "adam", 0.001),  # Kingma and Ba 2015, section 2: not searched
-        # LAMB's paper scales with the square root of the batch (You et al. 2020, section 4). Here, every arm uses the
-        # linear rule. At batch 1024, this rate is half the best of its grid and equally good; twice the best learns
-        # nothing.
+        # LAMB's paper scales with the square root of the batch (You et al. 2020, section 4). Here, every configuration
+        # uses the linear rule. At batch 1024, this rate is half the best of its grid and equally good; twice the best
+        # learns nothing.
         Optimizer("lamb", "lamb", 0.0025),
-        Optimizer("lars", "LARS", 0.1, fits=("momentum", "trust", "bias_rate")),  # the best of its arm
+        Optimizer("lars", "LARS", 0.1, fits=("momentum", "trust", "bias_rate")),  # the best of its configuration
     )
 }
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One arm of the comparison. It differs from its `parent` in exactly one of the fields that follow.
+    """One configuration of the comparison. It differs from its `parent` in exactly one of the fields that follow.
 
     The norm is none or batch normalization, per worker (Hoffer et al. 2017 call it ghost batch norm) unless a run asks
     for synchronous statistics. With the rule "linear", the rate is proportional to the global batch (Goyal et al. 2017,

@@ -68,7 +68,7 @@ class Job:
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     name: str = option(
-        "", "The run's name in tables and figures. Runs with the same name are seeds of one arm.", LAUNCHER
+        "", "The run's name in tables and figures. Runs with the same name are seeds of one configuration.", LAUNCHER
     )
     workers: int = option(
         2,

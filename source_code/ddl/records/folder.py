@@ -63,7 +63,7 @@ class RunFolder:
     error = _RankFile("error-{}.json")  # the exception that ended it
     stack = _RankFile("stack-{}.txt")  # its stack, when asked
     live = _RankFile("live-{}")  # a socket, or its address: where a live rank takes a notebook's cells
-    witness = _RankFile("witness-{}.jsonl")  # what its script recorded of each step
+    step_log = _RankFile("steps-{}.jsonl")  # what its script recorded of each step
     checksums = _RankFile("checksums-{}.jsonl")  # of its arrays after each step (`Recorder.checksums`)
     # The supervisor of a rank
     stalled = _RankFile("stalled-{}.json")  # in a silent run: whether it waits for others

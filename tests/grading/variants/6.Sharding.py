@@ -3,14 +3,14 @@
 # %% q02_gpipe right: what a stage waits for
 def gpipe(stages, microbatches):
     done, table = {}, [[] for _ in range(stages)]
-    left = [[(way, m) for way in "FB" for m in range(microbatches)] for _ in range(stages)]
+    left = [[(direction, m) for direction in "FB" for m in range(microbatches)] for _ in range(stages)]
     while any(left):
         cycle, now = len(table[0]), []
         for s in range(stages):
             cell = None
             if left[s]:
-                way, m = left[s][0]
-                before = (s - 1, way, m) if way == "F" else (s + 1, way, m)
+                direction, m = left[s][0]
+                before = (s - 1, direction, m) if direction == "F" else (s + 1, direction, m)
                 if before[0] in (-1, stages) or done.get(before, cycle) < cycle:
                     cell = left[s].pop(0)
             now.append(cell)

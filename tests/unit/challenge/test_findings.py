@@ -12,11 +12,13 @@ from ddl.errors import InputError
 SAME = {"name": "file", "test_accuracy": 0.5, "held_out": "validation"}
 
 
-def runs(**arms):
-    """Return runs of each arm, one a seed, with these private accuracies."""
+def runs(**configurations):
+    """Return runs of each configuration, one a seed, with these private accuracies."""
     return [
-        SimpleNamespace(result={"arm": arm.replace("_", " "), "seed": seed, "private_accuracy": found, **SAME})
-        for arm, accuracies in arms.items()
+        SimpleNamespace(
+            result={"configuration": configuration.replace("_", " "), "seed": seed, "private_accuracy": found, **SAME}
+        )
+        for configuration, accuracies in configurations.items()
         for seed, found in enumerate(accuracies)
     ]
 

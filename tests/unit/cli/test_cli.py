@@ -23,7 +23,14 @@ def recorded():
     def write(run, state="done", age_days=0.0, **job):
         folder, created = runs_dir() / run, time.time() - age_days * 86400
         folder.mkdir()
-        described = {"id": run, "name": "arm", "created": created, "workers": 1, "script": "/x/a.py", "args": ["-v"]}
+        described = {
+            "id": run,
+            "name": "configuration",
+            "created": created,
+            "workers": 1,
+            "script": "/x/a.py",
+            "args": ["-v"],
+        }
         write_json(folder / "job.json", described | job)
         append_json_line(folder / "launcher.jsonl", {"event": "ended", "time": created + 5, "state": state})
         return folder
@@ -123,7 +130,7 @@ def test_copied_folders_and_names_with_control_characters_are_listed(recorded, c
     copy = recorded("20260101-000004-aaaa", id="20260101-000002-cccc")
     assert main(["list"]) == 0
     shown = capsys.readouterr().out
-    assert "\x1b" not in shown and "✓ \\x1b[31mred done" in shown and f"{copy.name}  ✓ arm done" in shown
+    assert "\x1b" not in shown and "✓ \\x1b[31mred done" in shown and f"{copy.name}  ✓ configuration done" in shown
 
 
 def test_runs_are_filtered_and_printed_as_json(recorded, capsys):
@@ -208,4 +215,4 @@ def test_rerun_asks_for_unrecorded_variables(recorded, launched, tmp_path, monke
     assert main(["rerun", "r1", "--env", "TOKEN=hush"]) == 0
     assert launched["env"] == {"TOKEN": "hush", "HOME": os.environ["HOME"]}
     assert (launched["script"], launched["args"], launched["workers"]) == ("/x/a.py", ["-v"], 3)
-    assert (launched["name"], launched["threads"]) == ("arm", 2)
+    assert (launched["name"], launched["threads"]) == ("configuration", 2)

@@ -20,7 +20,14 @@ def run(batch, steps, *, rate=0.1, seed=0, role="judged", target=0.6, hit=True, 
     history = pandas.DataFrame(
         {"step": ends, "samples": [end * batch for end in ends], "test_accuracy": [top * (end / steps) for end in ends]}
     )
-    result = {"arm": "momentum", "role": role, "global_batch": batch, "learning_rate": rate, "seed": seed, "data": DATA}
+    result = {
+        "configuration": "momentum",
+        "role": role,
+        "global_batch": batch,
+        "learning_rate": rate,
+        "seed": seed,
+        "data": DATA,
+    }
     result |= {"stopped_by": "target" if hit else "steps", "config": {"target_accuracy": target}, **fields}
     return SimpleNamespace(name=f"batch {batch}", result=result, history=history, recorded=True)
 
@@ -101,8 +108,8 @@ def test_points_use_judged_seeds_at_the_tuned_rate():
 def test_curve_of_a_readers_runs_is_not_named_after_the_first_of_them():
     runs = [run(batch, 100) for batch in (64, 128)]
     for each in runs:
-        del each.result["arm"]
-    assert critical_batch(runs).arm == "your runs" and critical_batch(runs[:1]).arm == "batch 64"
+        del each.result["configuration"]
+    assert critical_batch(runs).configuration == "your runs" and critical_batch(runs[:1]).configuration == "batch 64"
 
 
 def test_fit_excludes_batches_with_missed_seeds():
@@ -133,18 +140,18 @@ def test_scaling_regions_are_read_from_the_points(steps, ends, counts):
     assert [result.region(batch) for batch in BATCHES] == result.table()["region"].tolist() == regions
 
 
-TWO_ARMS = sweep([100] * 8) + sweep([200] * 8, arm="LAMB")
+TWO_CONFIGURATIONS = sweep([100] * 8) + sweep([200] * 8, configuration="LAMB")
 
 
 @pytest.mark.parametrize(
-    ("runs", "arm", "message"),
+    ("runs", "configuration", "message"),
     [
         ([], None, "no runs to evaluate"),
         ([run(64, 100), run(128, 90, target=0.7)], None, "no target in common"),
-        (TWO_ARMS, None, "several arms: choose one with arm=…, of momentum, LAMB"),
+        (TWO_CONFIGURATIONS, None, "several configurations: choose one with configuration=…, of momentum, LAMB"),
     ],
 )
-def test_runs_without_a_critical_batch_are_refused(runs, arm, message):
+def test_runs_without_a_critical_batch_are_refused(runs, configuration, message):
     with pytest.raises(ValueError, match=message):
-        critical_batch(runs, arm=arm)
-    assert critical_batch(TWO_ARMS, arm="LAMB").points[0].steps == pytest.approx(200)
+        critical_batch(runs, configuration=configuration)
+    assert critical_batch(TWO_CONFIGURATIONS, configuration="LAMB").points[0].steps == pytest.approx(200)

@@ -1,4 +1,4 @@
-"""Quora's questions: the CSV checked and kept, parts of one imbalance, and generated questions."""
+"""Quora's questions: the CSV checked and kept, splits of one imbalance, and generated questions."""
 
 import csv
 import zipfile
@@ -62,15 +62,15 @@ def test_wrong_csv_is_refused(tmp_path, folder, rows, columns, message):
 
 def test_parts_are_disjoint_cover_all_and_are_stratified():
     questions = quora.generate(3000)
-    parts = questions.parts(validation=0.2, test=0.1)
-    texts = [parts.train.texts, parts.validation.texts, parts.test.texts]
-    assert questions.parts(0.2, 0.1).test.texts.tolist() == parts.test.texts.tolist()
-    assert questions.parts(0.2, 0.1, seed=1).test.texts.tolist() != parts.test.texts.tolist()
+    splits = questions.splits(validation=0.2, test=0.1)
+    texts = [splits.train.texts, splits.validation.texts, splits.test.texts]
+    assert questions.splits(0.2, 0.1).test.texts.tolist() == splits.test.texts.tolist()
+    assert questions.splits(0.2, 0.1, seed=1).test.texts.tolist() != splits.test.texts.tolist()
     assert [len(part) for part in texts] == [2100, 600, 300]
     assert sorted(np.concatenate(texts)) == sorted(questions.texts)
     share = questions.targets.mean()
-    for part in (parts.train, parts.validation, parts.test):
+    for part in (splits.train, splits.validation, splits.test):
         assert abs(part.targets.sum() - share * len(part)) <= 2
-    described = parts.describe()
+    described = splits.describe()
     assert [described[f"{name}_samples"] for name in ("train", "validation", "test")] == [2100, 600, 300]
-    assert described["positive_share"] == parts.train.targets.mean()
+    assert described["positive_share"] == splits.train.targets.mean()

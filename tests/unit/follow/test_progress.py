@@ -16,7 +16,7 @@ class Folder:
         self.job()
 
     def job(self, **fields):
-        job = {"id": "r1", "name": "arm", "created": 0.0, "workers": 2, "shell_line": "cd / && x"}
+        job = {"id": "r1", "name": "configuration", "created": 0.0, "workers": 2, "shell_line": "cd / && x"}
         write_json(self.path / "job.json", job | fields)
 
     def launcher(self, time, event, **fields):

@@ -7,5 +7,5 @@ from course.shared import figure
 
 @pytest.fixture(autouse=True)
 def new_session(monkeypatch):
-    """No arm has been drawn yet."""
+    """No configuration has been drawn yet."""
     monkeypatch.setattr(figure, "_NUMBERS", {})

@@ -16,9 +16,9 @@ from helpers import finished
 
 
 def raced():
-    """Return a run of two ways to average gradients."""
-    way = {"computation": [(0.0, 0.1)], "communication": [(0.05, 0.2)], "seconds": [0.2, 0.2], "messages": 1}
-    return Recorded({"name": "race", "finished": "2026-11-27", "ways": {"Flat": way, "Bucketed": way}})
+    """Return a run of two variants of code to average gradients."""
+    variant = {"computation": [(0.0, 0.1)], "communication": [(0.05, 0.2)], "seconds": [0.2, 0.2], "messages": 1}
+    return Recorded({"name": "race", "finished": "2026-11-27", "variants": {"Flat": variant, "Bucketed": variant}})
 
 
 MANY = descent.generated(16)
@@ -40,29 +40,29 @@ FIGURES = {
     "lost share": lambda: plot.plot_lost_share(60, 300, 11_124),
     "algorithms": lambda: plot.plot_algorithms(64, 1e-5, 1e-10),
     "links": lambda: plot.plot_links(),
-    "convergence": lambda: plot.plot_convergence(arms()),
-    "differences": lambda: plot.plot_differences(arms(), arms()[0].name),
+    "convergence": lambda: plot.plot_convergence(configurations()),
+    "differences": lambda: plot.plot_differences(configurations(), configurations()[0].name),
     "noise scale": lambda: plot.plot_noise_scale(recorded("critical-batch")[:3]),
     "tuning": lambda: plot.plot_tuning(recorded("convergence-tuning")),
     "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
-    "critical, two arms": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
+    "critical, two configurations": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
     "tasks": lambda: plot.plot_tasks(curve(), Noise((400.0,))),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
-    "ways": lambda: plot.plot_ways(raced()),
+    "variants": lambda: plot.plot_variants(raced()),
     "overlap": lambda: plot.plot_overlap(roofline.overlap_on_h100(), predicted=[13_800]),
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
     "messages": lambda: plot.plot_messages(recorded("few-messages")),
     "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8), interleaved=pipeline.one_f_one_b(4, 8, chunks=2)),
 }
-RECORDED = {"convergence", "differences", "tuning", "critical", "critical, two arms", "sharpness"}
+RECORDED = {"convergence", "differences", "tuning", "critical", "critical, two configurations", "sharpness"}
 
 
-def arms():
+def configurations():
     return recorded("convergence-cifar10")[:12]
 
 
-def curve(arm="SGD with momentum"):
-    return critical_batch(recorded("critical-batch"), arm=arm)
+def curve(configuration="SGD with momentum"):
+    return critical_batch(recorded("critical-batch"), configuration=configuration)
 
 
 def shown(figure):
@@ -92,7 +92,7 @@ FAST = (
     "one step",
     "schedule",
     "sharpness",
-    "ways",
+    "variants",
 )
 LATER = pytest.mark.slow("source_code/course/*plot_*", "source_code/course/shared/figure.py")
 

@@ -32,4 +32,4 @@ def test_invalid_settings_are_refused(script):
         ("--resume nowhere", "looked for nowhere"),
     ):
         with pytest.raises(CourseError, match=words):
-            script.main(script.parse(["--train-samples", "200", "--global-batch", "32", *arguments.split()]))
+            script.main(script.parse_args(["--train-samples", "200", "--global-batch", "32", *arguments.split()]))

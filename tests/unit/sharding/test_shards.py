@@ -30,9 +30,9 @@ def write(folder, step, ranks, arrays=ARRAYS):
 
 
 def read(folder, ranks):
-    """Return step and whole arrays, with padding, from all ranks' parts."""
+    """Return step and whole arrays, with padding, from all ranks' shards."""
     found = [load(folder, World(rank, ranks)) for rank in range(ranks)]
-    return found[0][0], {name: np.concatenate([parts[name] for _, parts in found]) for name in found[0][1]}
+    return found[0][0], {name: np.concatenate([shards[name] for _, shards in found]) for name in found[0][1]}
 
 
 @pytest.mark.parametrize("before, after", [(4, 2), (2, 3), (3, 4), (1, 1), (4, 5)])
@@ -53,8 +53,8 @@ def test_newest_checkpoint_counts_by_number_not_by_name(tmp_path):
 TEARS = {
     "no manifest": lambda folder: (folder / "8.json").unlink(),
     "half a manifest": lambda folder: (folder / "8.json").write_text('{"step": 8, "ran'),
-    "no part": lambda folder: (folder / "8-1.npz").unlink(),
-    "half a part": lambda folder: (folder / "8-1.npz").write_bytes((folder / "8-1.npz").read_bytes()[:200]),
+    "no shard": lambda folder: (folder / "8-1.npz").unlink(),
+    "half a shard": lambda folder: (folder / "8-1.npz").write_bytes((folder / "8-1.npz").read_bytes()[:200]),
     "a changed byte": lambda folder: (folder / "8-1.npz").write_bytes(
         bytes(b ^ (place == 140) for place, b in enumerate((folder / "8-1.npz").read_bytes()))
     ),

@@ -7,10 +7,14 @@ from course.training.recipes import RECIPES, REFERENCE_BATCH, Recipe, SettingErr
 
 def test_each_recipe_changes_exactly_one_thing_in_its_parent():
     changed = {}
-    for name, arm in RECIPES.items():
-        parent = asdict(RECIPES[arm.parent or name])
-        different = [key for key in asdict(arm) if parent[key] != getattr(arm, key) and key not in ("name", "parent")]
-        changed[name] = (arm.parent, *different)
+    for name, configuration in RECIPES.items():
+        parent = asdict(RECIPES[configuration.parent or name])
+        different = [
+            key
+            for key in asdict(configuration)
+            if parent[key] != getattr(configuration, key) and key not in ("name", "parent")
+        ]
+        changed[name] = (configuration.parent, *different)
     assert changed == {
         "base": (None,),
         "batch_norm": ("base", "norm"),

@@ -23,7 +23,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
-    (tmp_path / "job.json").write_text(json.dumps({"id": "a1", "name": "arm", "created": 0.0}))
+    (tmp_path / "job.json").write_text(json.dumps({"id": "a1", "name": "configuration", "created": 0.0}))
     return tmp_path
 
 
@@ -59,7 +59,7 @@ def test_speed_excludes_first_epoch_and_evaluations(clock, folder):
     assert [row["images_per_s"] for row in result["history"]] == pytest.approx([10 / 9, 5, 5])
     assert [row["seconds"] for row in result["history"]] == pytest.approx([36, 44, 52])
     assert (result["samples"], result["steps"], result["epochs"]) == (120, 12, 3)
-    assert json.loads((folder / "result.json").read_text())["name"] == "arm"
+    assert json.loads((folder / "result.json").read_text())["name"] == "configuration"
 
 
 def test_steps_are_written_first_last_and_at_most_twice_a_second(clock, folder):

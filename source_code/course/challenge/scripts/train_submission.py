@@ -12,7 +12,7 @@ from course.challenge import rules
 from course.training.options import Integer, parser, run
 
 
-def parse(arguments=None) -> argparse.Namespace:
+def parse_args(arguments=None) -> argparse.Namespace:
     """Return the script's options."""
     ours = parser(__doc__)
     add = ours.add_argument
@@ -33,7 +33,7 @@ def parse(arguments=None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to refuse wrong options at once
+    config = parse_args()  # before the slow imports, to refuse wrong options at once
 
 import math
 import secrets

@@ -20,7 +20,7 @@ from course.training.options import Integer, Number, parser, run
 MEASURES = ("eigenvalue", "invariant", "noise", "rescaling")
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--weights", required=True, metavar="FOLDER_OR_RUN", help="of a run with --keep-weights")
@@ -44,7 +44,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import time
 import zipfile

@@ -10,7 +10,7 @@ rank 0 writes each step to events.jsonl, and the times of all-reduces of several
 from course.training.options import SEED, Integer, Number, parser, run
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--points", type=Integer(), default=64, help="in the data set, of all ranks together")
@@ -25,7 +25,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import time
 

@@ -5,13 +5,13 @@
     ddl run --workers 2 bug_hunt.py --case G     # with a frozen layer
 
 It trains on generated points for a few seconds, and ends well in every case. Each rank writes down
-what it saw in witness-<k>.jsonl (ddl/witness.py): that is where to look.
+what it saw in steps-<k>.jsonl (course/training/rank_log.py): that is where to look.
 """
 
 from course.training.options import CASES, SEED, Integer, Number, parser, run
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--case", default="none", choices=CASES)
@@ -23,7 +23,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import hashlib
 import time
@@ -35,7 +35,7 @@ import tensorflow as tf
 from course.data import Order, shard
 from course.training.gpu import pin_gpu
 from course.training.horovod_utils import broadcast
-from course.training.rank_log import Witness
+from course.training.rank_log import StepLog
 from course.training.training_log import Writer
 from ddl.records.checksums import checksum
 
@@ -93,24 +93,24 @@ def main(config):
     elif has(case, "broadcast"):
         broadcast(model.variables)
 
-    witness, writer = Witness(rank), Writer(rank == 0)
+    step_log, writer = StepLog(rank), Writer(rank == 0)
     start = {"rank": rank, "weights": checksum(model.get_weights())}
-    witness.tell("begin", **start, ranks=ranks, batch=config.batch, rate_of_one_rank=config.learning_rate)
+    step_log.tell("begin", **start, ranks=ranks, batch=config.batch, rate_of_one_rank=config.learning_rate)
     writer.event("start", steps=config.steps, world=ranks)
     gradients_on(np.arange(config.batch))  # not applied: the first call is slow because it builds the graph
     began = time.perf_counter()
-    counted, loss = train(config, model, optimizer, gradients_on, order, my_part, witness, writer)
+    counted, loss = train(config, model, optimizer, gradients_on, order, my_part, step_log, writer)
     seconds = time.perf_counter() - began
     processed = float(hvd.allreduce(tf.constant(float(counted)), op=hvd.Sum, name="counted"))
 
     # 8. Write on rank 0 only.
-    wrote = witness.keep_weights(model.get_weights()) if rank == 0 or not has(case, "write") else None
-    witness.tell("end", samples_counted=counted, seconds=seconds, images_per_s=processed / seconds, wrote=wrote)
+    wrote = step_log.keep_weights(model.get_weights()) if rank == 0 or not has(case, "write") else None
+    step_log.tell("end", samples_counted=counted, seconds=seconds, images_per_s=processed / seconds, wrote=wrote)
     if rank == 0:
         finish(writer, config, ranks, rate, order, processed, seconds, loss, evaluate(model, test))
 
 
-def train(config, model, optimizer, gradients_on, order, my_part, witness, writer):
+def train(config, model, optimizer, gradients_on, order, my_part, step_log, writer):
     """Take all steps; return the samples that this rank counts as its own, and the last loss."""
     counted, ranks = 0, hvd.size()
     for step, batch in order.batches(0, config.steps):
@@ -120,7 +120,7 @@ def train(config, model, optimizer, gradients_on, order, my_part, witness, write
 
         # What is counted here is summed over ranks at the end.
         counted += len(numbers) * (1 if has(config.case, "throughput") else ranks)
-        witness.tell(
+        step_log.tell(
             "step",
             step=step + 1,
             samples=numbers,

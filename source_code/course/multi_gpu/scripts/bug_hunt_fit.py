@@ -3,7 +3,7 @@
     ddl run --workers 2 bug_hunt_fit.py              # on Keras 2, for which Horovod 0.28.1 was written
     ddl run --workers 2 bug_hunt_fit.py --keras 3    # the same script on Keras 3 (`make setup STACK=next`)
 
-It trains on the bug hunt's points, and each rank writes down what it saw in witness-<k>.jsonl, as bug_hunt.py does.
+It trains on the bug hunt's points, and each rank writes down what it saw in steps-<k>.jsonl, as bug_hunt.py does.
 `fit` does not hand out the gradients: "update" is the checksum of the change of the rank's weights. All ranks draw
 the same first weights from one seed, as Horovod cannot broadcast the variables of Keras 3.
 """
@@ -15,7 +15,7 @@ from course.training.options import SEED, Integer, Number, parser
 from ddl.records import stack
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--keras", type=Integer(2), choices=(2, 3), default=2)
@@ -30,7 +30,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
     if config.keras == 3:
         os.environ["TF_USE_LEGACY_KERAS"] = "0"  # before importing TensorFlow; the rest of the course does not allow it
 
@@ -40,7 +40,7 @@ import tensorflow as tf
 from bug_hunt import CLASSES, FEATURES, SAMPLES, TEST_SAMPLES, points
 
 from course.data import Order, shard
-from course.training.rank_log import Witness
+from course.training.rank_log import StepLog
 from course.training.training_log import Writer
 from ddl.records.checksums import checksum
 
@@ -48,16 +48,16 @@ from ddl.records.checksums import checksum
 class Watch(tf.keras.callbacks.Callback):
     """Callback that records each step's samples, rate, weight change and weights, and collects losses."""
 
-    def __init__(self, witness, writer, samples):
+    def __init__(self, step_log, writer, samples):
         super().__init__()
-        self.witness, self.writer, self.samples, self.losses = witness, writer, samples, []
+        self.step_log, self.writer, self.samples, self.losses = step_log, writer, samples, []
 
     def on_train_begin(self, logs=None):
         self.before = self.model.get_weights()
 
     def on_train_batch_end(self, batch, logs=None):
         after = self.model.get_weights()
-        self.witness.tell(
+        self.step_log.tell(
             "step",
             step=batch + 1,
             samples=self.samples[batch],
@@ -84,14 +84,14 @@ def main(config):
     order = Order(SAMPLES, config.batch * ranks, config.seed)
     mine = [shard(batch, rank, ranks) for _, batch in order.batches(0, config.steps)]
     numbers = np.concatenate(mine)
-    witness, writer = Witness(rank), Writer(rank == 0)
+    step_log, writer = StepLog(rank), Writer(rank == 0)
     start = dict(rank=rank, ranks=ranks, batch=config.batch, rate_of_one_rank=config.learning_rate)
-    witness.tell("begin", **start, weights=checksum(model.get_weights()))
+    step_log.tell("begin", **start, weights=checksum(model.get_weights()))
     writer.event("start", steps=config.steps, world=ranks)
-    watch = Watch(witness, writer, mine)
+    watch = Watch(step_log, writer, mine)
     model.fit(x[numbers], y[numbers], config.batch, shuffle=False, verbose=0, callbacks=[watch])
-    wrote = witness.keep_weights(model.get_weights()) if rank == 0 else None
-    witness.tell("end", samples_counted=len(numbers), wrote=wrote)
+    wrote = step_log.keep_weights(model.get_weights()) if rank == 0 else None
+    step_log.tell("end", samples_counted=len(numbers), wrote=wrote)
     if rank == 0:
         finish(writer, config, ranks, watch.losses, model, test)
 

@@ -12,7 +12,7 @@ run` or horovodrun it trains on one rank.
 from course.training.options import SEED, Integer, Number, add_data, parser, run
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add_data(ours)
@@ -26,7 +26,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import time
 

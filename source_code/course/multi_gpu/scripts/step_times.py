@@ -19,7 +19,7 @@ from course.training.options import MODELS, SEED, Integer, Number, parser, run
 SAMPLES = 2048
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--widths", type=Integer(most=4096), nargs="+", default=[8], metavar="N", help="models: first layers' filters")
@@ -44,7 +44,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import math
 import os

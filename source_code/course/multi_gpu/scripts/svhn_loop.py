@@ -15,7 +15,7 @@ from pathlib import Path
 from course.training.options import SEED, Integer, Number, add_data, parser, run, split_evenly
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--loop", required=True, metavar="FILE", help="defines make_step")
@@ -37,7 +37,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import tensorflow as tf
 

@@ -16,14 +16,14 @@ from course.training.options import OWN, SEED, Integer, Number, parser, run, spl
 STRATEGIES = ("single", "mirrored", "horovod")
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--strategy", default="single", choices=STRATEGIES)
     add("--replicas", type=Integer(), default=2, help="of the mirrored one: GPUs, or logical devices")
     # Data
     add("--data-set", default="auto", choices=("auto", "quora", "questions"))
-    add("--samples", type=Integer(), metavar="N", help="use a part (default: all; 20,000 generated questions)")
+    add("--samples", type=Integer(), metavar="N", help="use a split (default: all; 20,000 generated questions)")
     # Network
     which = f"{OWN!r}, the folder of a SavedModel, or a TensorFlow Hub address"
     add("--embedding", default=OWN, metavar="WHICH", help=which)
@@ -48,7 +48,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to refuse wrong options at once
+    config = parse_args()  # before the slow imports, to refuse wrong options at once
 
 import numpy as np
 import tensorflow as tf
@@ -77,22 +77,22 @@ def main(config):
         devices, note = devices_for(config.replicas)
         strategy = tf.distribute.MirroredStrategy(devices)
 
-    parts = load_questions(config.data_set, samples=config.samples).parts()
-    order = Order(len(parts.train), config.global_batch, config.seed)
+    splits = load_questions(config.data_set, samples=config.samples).splits()
+    order = Order(len(splits.train), config.global_batch, config.seed)
     log = TrainingLog(rank == 0, config.epochs * order.steps, order.steps, config.global_batch)
-    for each in filter(None, [parts.train.note, note]):
+    for each in filter(None, [splits.train.note, note]):
         log.note(each)
 
     with strategy.scope():  # what has variables is made here: each replica gets them
         model = build(config)
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
-        records = Records(config, ranks, parts, log)
+        records = Records(config, ranks, splits, log)
         callbacks = [records]
         if config.strategy == "horovod":
             # Not scaled: the rate is for the global batch, which does not depend on the number of ranks.
             optimizer = hvd.DistributedOptimizer(optimizer)
             hvd.callbacks.K = tf.keras.backend  # in later versions of TensorFlow, this would be Keras 3
-            # A rank's training loss covers only its own part.
+            # A rank's training loss covers only its own split.
             callbacks = [
                 hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank=0),
                 hvd.callbacks.MetricAverageCallback(),
@@ -106,13 +106,13 @@ def main(config):
         )
     if rank == 0 and log.recorder.folder:
         callbacks.append(tf.keras.callbacks.TensorBoard(log.recorder.folder.tensorboard, write_graph=False))
-    batches = dataset(config, parts.train, order, rank, ranks)
+    batches = dataset(config, splits.train, order, rank, ranks)
     model.fit(batches, epochs=config.epochs, steps_per_epoch=order.steps, callbacks=callbacks, verbose=0)
     return finish(config, model, records) if rank == 0 else None
 
 
 def dataset(config, questions, order, rank, ranks):
-    """Return this rank's part of every batch of the training, in an order determined by the seed."""
+    """Return this rank's split of every batch of the training, in an order determined by the seed."""
     texts, targets = tf.constant(questions.texts), questions.targets.astype(np.float32)[:, None]
     numbers = shard(np.concatenate([order.epoch(epoch) for epoch in range(config.epochs)]), rank, ranks)
     return (
@@ -141,9 +141,9 @@ def build(config):
     )
 
 
-def scores(model, part):
+def scores(model, split):
     """Return the model's probabilities, float32 ``[n]``."""
-    return model.predict(tf.constant(part.texts), batch_size=EVALUATION_BATCH, verbose=0)[:, 0]
+    return model.predict(tf.constant(split.texts), batch_size=EVALUATION_BATCH, verbose=0)[:, 0]
 
 
 class Records(tf.keras.callbacks.Callback):
@@ -152,14 +152,14 @@ class Records(tf.keras.callbacks.Callback):
     Every rank validates on all questions, so that all stop after the same epoch. The clock stops meanwhile.
     """
 
-    def __init__(self, config, ranks, parts, log):
+    def __init__(self, config, ranks, splits, log):
         super().__init__()
-        self.config, self.ranks, self.parts, self.log = config, ranks, parts, log
+        self.config, self.ranks, self.splits, self.log = config, ranks, splits, log
         self.done, self.total = 0, 0.0
 
     def on_train_begin(self, logs=None):
         batch = self.config.global_batch // self.ranks
-        self.log.start(world=self.ranks, per_rank_batch=batch, data=self.parts.describe())
+        self.log.start(world=self.ranks, per_rank_batch=batch, data=self.splits.describe())
 
     def on_train_batch_end(self, batch, logs=None):
         self.done += 1
@@ -169,10 +169,10 @@ class Records(tf.keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         with self.log.paused():
-            logs["val_loss"], logs["val_accuracy"] = self.evaluate(self.parts.validation)
+            logs["val_loss"], logs["val_accuracy"] = self.evaluate(self.splits.validation)
             if not self.log.recorder:
                 return
-            test_loss, test_accuracy = self.evaluate(self.parts.test)
+            test_loss, test_accuracy = self.evaluate(self.splits.test)
         self.log.evaluation(
             self.done,
             loss=logs["loss"],
@@ -184,19 +184,19 @@ class Records(tf.keras.callbacks.Callback):
             learning_rate=self.config.learning_rate,
         )
 
-    def evaluate(self, part):
-        return loss_and_accuracy(part.targets, scores(self.model, part))
+    def evaluate(self, split):
+        return loss_and_accuracy(split.targets, scores(self.model, split))
 
 
 def finish(config, model, records):
-    """Evaluate the final model on the test part, and write the result."""
-    log, parts, ranks = records.log, records.parts, records.ranks
-    test = figures(parts.test.targets, scores(model, parts.test))
+    """Evaluate the final model on the test split, and write the result."""
+    log, splits, ranks = records.log, records.splits, records.ranks
+    test = figures(splits.test.targets, scores(model, splits.test))
     stopped = len(log.history) < config.epochs
     kept = log.history[-1 - config.patience] if stopped else log.history[-1]
     if stopped:
         log.note(f"stopped early, with the weights of epoch {kept['epoch']:.0f}")
-    log.print(f"test part: accuracy {test['accuracy']:.1%} (majority {test['majority']:.1%}), F1 {test['f1']:.3f}")
+    log.print(f"test split: accuracy {test['accuracy']:.1%} (majority {test['majority']:.1%}), F1 {test['f1']:.3f}")
     if log.recorder.folder:
         np.savez(log.recorder.folder.weights, *[weight.numpy() for weight in model.trainable_weights])
     return log.result(
@@ -204,7 +204,7 @@ def finish(config, model, records):
         strategy=config.strategy,
         embedding=config.embedding,
         parameters=sum(int(np.prod(weight.shape)) for weight in model.trainable_weights),
-        data=parts.describe(),
+        data=splits.describe(),
         ranks=ranks,
         replicas=config.replicas if config.strategy == "mirrored" else ranks,
         per_rank_batch=config.global_batch // ranks,

@@ -13,7 +13,7 @@ from course.training.options import SEED, Integer, parser, run
 CASES = ("none", "uneven", "rank-0-only", "raises")
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     ours.add_argument("--case", default="none", choices=CASES)
     ours.add_argument("--steps", type=Integer(), default=20)
@@ -22,7 +22,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to refuse wrong options at once
+    config = parse_args()  # before the slow imports, to refuse wrong options at once
 
 import horovod.tensorflow as hvd
 import numpy as np

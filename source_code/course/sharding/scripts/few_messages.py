@@ -14,7 +14,7 @@ from course.training.options import SEED, Integer, Number, parser, run
 METHODS = ("all-reduce", "local", "diloco", "int8", "top-k")
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--method", choices=METHODS, default="all-reduce")
@@ -31,7 +31,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import math
 from functools import partial

@@ -7,7 +7,7 @@ horovodrun --gloo -np 2 python source_code/course/sharding/scripts/measure_overl
 from course.training.options import Integer, parser, run
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--width", type=Integer(8, 8192), default=1024, help="of the layer: it has width x width weights")
@@ -17,7 +17,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import time
 
@@ -46,23 +46,23 @@ def main(config):
             compute()
             arriving.result()
 
-        ways = {
+        variants = {
             "communication": lambda: ranks.start(gradient).result(),
             "computation": compute,
             "one after the other": lambda compute=compute: (compute(), ranks.start(gradient).result()),
             "at the same time": at_once,
         }
-        times = {way: [] for way in ways}
+        times = {variant: [] for variant in variants}
         for _ in range(config.repeats + 1):  # in turns; the first is a warm-up
-            for way, act in ways.items():
+            for variant, act in variants.items():
                 ranks.barrier()
                 start = time.perf_counter()
                 act()
-                times[way].append(time.perf_counter() - start)
-        rows[tokens] = {way: 1e3 * float(np.median(seconds[1:])) for way, seconds in times.items()}
+                times[variant].append(time.perf_counter() - start)
+        rows[tokens] = {variant: 1e3 * float(np.median(seconds[1:])) for variant, seconds in times.items()}
         speed = max(speed, 4e3 * tokens * config.width**2 / rows[tokens]["computation"])
         writer.event("step", step=number)
-        writer.print(f"{tokens} tokens: " + ", ".join(f"{way} {ms:.2f} ms" for way, ms in rows[tokens].items()))
+        writer.print(f"{tokens} tokens: " + ", ".join(f"{variant} {ms:.2f} ms" for variant, ms in rows[tokens].items()))
     sent_bytes = 4 * 2 * (world.size - 1) * world.per_rank(config.width**2)
     fastest = min(row["communication"] for row in rows.values())
     writer.result(

@@ -1,4 +1,4 @@
-"""Race ways to average gradients during a backward pass: the classes of a file, in turns, in one run.
+"""Race variants of code to average gradients during a backward pass: the classes of a file, in turns, in one run.
 
     ddl run --workers 2 race_ddp.py --file my_ddp.py --classes Naive Flat Bucketed
     horovodrun --gloo -np 2 python source_code/course/sharding/scripts/race_ddp.py --file my_ddp.py
@@ -12,7 +12,7 @@ from pathlib import Path
 from course.training.options import Integer, parser, run
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--file", type=Path, required=True)
@@ -26,7 +26,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import time
 
@@ -62,7 +62,7 @@ def main(config):
     for name, found in results.items():
         median = 1e3 * np.median(found["seconds"])
         writer.print(f"{name}: {median:.1f} ms, {found['messages']} messages of {found['sent_bytes']:,} bytes in all")
-    writer.result(config={**vars(config), "file": str(config.file)}, ranks=world.size, ways=results)
+    writer.result(config={**vars(config), "file": str(config.file)}, ranks=world.size, variants=results)
 
 
 def backward(config, exchange, x, weights, start):

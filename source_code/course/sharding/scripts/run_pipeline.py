@@ -14,7 +14,7 @@ from pathlib import Path
 from course.training.options import Integer, Number, parser, run, transformer
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--schedule", type=Path, metavar="FILE", help="a table of cycles, as JSON")
@@ -26,7 +26,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import time
 
@@ -104,16 +104,16 @@ class Rank:
         """Train on microbatches, int32 ``[m, batch, length + 1]``; return mean loss, and seconds of computation."""
         ranks, losses, busy = self._world.size, [], 0.0
         for cell in filter(None, schedule[self._world.rank]):
-            (way, number), stage = cell[:2], pipeline.stage_of(cell, self._world.rank, ranks)
-            begins = stage == (0 if way == "F" else self._stages - 1)
-            x = None if begins else self._mail.receive((way, number, stage))
+            (direction, number), stage = cell[:2], pipeline.stage_of(cell, self._world.rank, ranks)
+            begins = stage == (0 if direction == "F" else self._stages - 1)
+            x = None if begins else self._mail.receive((direction, number, stage))
             start = time.perf_counter()
             result = self._pass(cell, stage, batch[number], x)
             busy += time.perf_counter() - start
-            after = stage + (1 if way == "F" else -1)
+            after = stage + (1 if direction == "F" else -1)
             if 0 <= after < self._stages:
-                self._mail.send(after % ranks, (way, number, after), result.numpy())
-            elif way == "F":
+                self._mail.send(after % ranks, (direction, number, after), result.numpy())
+            elif direction == "F":
                 losses.append(float(result))
         for store in self._stores:
             store.update()

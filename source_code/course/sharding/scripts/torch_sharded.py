@@ -13,7 +13,7 @@ from course.training.options import Integer, Number, add_backend, parser, run, t
 METHODS = ("ddp", "zero1", "fsdp", "gpipe", "1f1b", "interleaved")
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--method", choices=METHODS, default="ddp")
@@ -26,7 +26,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import os
 from functools import partial

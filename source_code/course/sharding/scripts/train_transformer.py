@@ -5,7 +5,7 @@
 
 --stage is ZeRO's: 0 replicates everything, 1 shards the optimizer's state, 2 also the gradients, 3 also the weights.
 --update trains with your own class Sharded instead (lesson 6). --tensor 2 lets two ranks split each layer: they see the
-same samples. With --checkpoint-every, ranks write their parts, and a later run continues with any number of ranks, as
+same samples. With --checkpoint-every, ranks write their shards, and a later run continues with any number of ranks, as
 long as ranks x --batch, the global batch, stays the same.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from course.training.options import Integer, Number, parser, run, transformer
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--batch", type=Integer(), default=4, help="samples of a rank in a step")
@@ -27,7 +27,7 @@ def parse(arguments=None):
     add("--sequence", action="store_true", help="split what is between those layers by positions")
     add("--mesh", type=Path, metavar="FILE", help="JSON: groups of ranks that average gradients, and that split layers")
     add("--checkpoint", action="store_true", help="keep only each layer's input and recompute the rest")
-    every = "write all ranks' parts (default: never)"
+    every = "write all ranks' shards (default: never)"
     add("--checkpoint-every", type=Integer(0), default=0, metavar="STEPS", help=every)
     add("--checkpoints", type=Path, metavar="FOLDER", help="where checkpoints are (default: in the run's folder)")
     add("--save-with", type=Path, metavar="FILE", help="functions save and load to use for checkpoints")
@@ -39,7 +39,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import json
 import time
@@ -110,31 +110,31 @@ def worlds(config) -> list[World]:
 
 
 class Checkpoints:
-    """A training's checkpoints in parts, written and read by the course's functions or the reader's."""
+    """A training's checkpoints in shards, written and read by the course's functions or the reader's."""
 
     def __init__(self, config, world, data, tensor):
         self._every, self._world, self._ranks = config.checkpoint_every, world, Ranks(data)
         self._save, self._load = defined(config.save_with, ["save", "load"]) if config.save_with else (save, load)
         if self._every:
             self._folder = config.checkpoints or folder().path / "checkpoints"
-            if tensor.size > 1:  # each part of the layers on its own: such a checkpoint needs the same `tensor`
+            if tensor.size > 1:  # each shard of the layers on its own: such a checkpoint needs the same `tensor`
                 self._folder = self._folder / f"{tensor.rank}-of-{tensor.size}"
             self._folder.mkdir(parents=True, exist_ok=True)
 
     def resume(self, store) -> int:
         """Restore the newest whole checkpoint and return its step, or 0."""
         found = self._load(self._folder, self._ranks) if self._every else None
-        step, parts = found or (0, None)
+        step, shards = found or (0, None)
         steps = self._world.all_gather([float(step)]).numpy().ravel()
         if len(set(steps)) > 1:
             raise InputError(f"ranks found checkpoints of different steps: {sorted(set(steps))}")
         if step:
-            store.restore(step, parts)
+            store.restore(step, shards)
         return step
 
     def save_if_due(self, step, store):
         if self._every and step % self._every == 0:
-            self._save(self._folder, step, *store.parts(), self._ranks)
+            self._save(self._folder, step, *store.shards(), self._ranks)
 
 
 class Training:
@@ -148,7 +148,7 @@ class Training:
             recompute |= getattr(kind, "__name__", "") == "FullySharded"  # its gathered weights would be kept
         sequence = Sequence(tensor) if config.sequence else None
         shape = width or config.width, config.depth, config.heads, config.length
-        own = layers(*shape, part=(tensor.rank, tensor.size), sequence=sequence)
+        own = layers(*shape, shard=(tensor.rank, tensor.size), sequence=sequence)
         self.store.fill(own, config.seed)
         self._memory, self._kept = memory, memory.alive() if memory else 0
         self.alive = {"weights and state": self._kept}

@@ -19,7 +19,7 @@ from course.training.options import run
 OPERATIONS = ("all_reduce", "broadcast", "all_gather")
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = bench.parser(__doc__)
     add = ours.add_argument
     add("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
@@ -28,7 +28,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import os
 import time

@@ -18,14 +18,14 @@ from course.training.options import run
 PATHS = ("tcp", "shared_memory", "horovod")
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     ours = bench.parser(__doc__)
     ours.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS))
     return bench.parse(ours, arguments)
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import itertools
 import os

@@ -14,12 +14,12 @@ from course.shared.bench import FLAT, VARIANTS
 from course.training.options import run
 
 
-def parse(arguments=None):
+def parse_args(arguments=None):
     return bench.parse(bench.parser(__doc__, min_bytes=2**12, max_bytes=2**24, seconds=2.0, repeats=30), arguments)
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports, to report wrong options at once
+    config = parse_args()  # before the slow imports, to report wrong options at once
 
 import os
 import select

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 
-def yours(answer: Callable, ours: Callable, *example) -> Callable:
+def working(answer: Callable, ours: Callable, *example) -> Callable:
     """Return the reader's `answer` if it gives what `ours` gives on an example, or else `ours`; print which it is.
 
     The rest of the lesson then runs the reader's code. Readers without an answer can continue with the course's.
