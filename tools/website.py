@@ -27,7 +27,7 @@ TEXTS = (  # of docs/
     *("cheat-sheet", "glossary", "pytorch-and-jax", "findings", "launching"),
     *("cluster", "instructors", "class-server", "wrong-answers", "measured", "gpu"),
 )
-ELSEWHERE = ("source_code/README.md", "containers/sites/README.md", "grading/README.md")
+ELSEWHERE = ("source_code/README.md", "containers/sites/README.md", "grading/README.md", "findings/README.md")
 INDEX = """\
 {opening}
 
