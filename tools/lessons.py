@@ -322,6 +322,7 @@ class Execution:
         build = root / "build"
         self.result, self.log = build / f"{source.stem}.ipynb", build / f"{source.stem}.log"
         self.work = work_folder(source.stem, root)
+        self.executed = self.work / "executed.ipynb"  # so that build/ has a whole lesson, or none
         shutil.rmtree(self.work, ignore_errors=True)
         for path, text in course.items():
             (self.work / path).parent.mkdir(parents=True, exist_ok=True)
@@ -333,7 +334,7 @@ class Execution:
         env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1"}
         env["DDL_VIEW"] = "live"  # the website shows how launches ended
         env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}", "DDL_RUNS_DIR": str(build / "runs")}
-        papermill = [sys.executable, "-m", "papermill", answered, self.result, "-p", "size", size]
+        papermill = [sys.executable, "-m", "papermill", answered, self.executed, "-p", "size", size]
         papermill += ["--engine", "lessons", "--kernel", "python3", "--cwd", answered.parent]
         papermill += ["--no-progress-bar", "--log-output"]
         for old in (self.result, self.log):
@@ -360,15 +361,15 @@ class Execution:
         try:
             if self.process.returncode == 0:
                 return None
-            return failing_cell(self.result) or Failure(
+            return failing_cell(self.executed) or Failure(
                 f"stopped without a failing cell; the log is {self.log}", "\n".join(last_lines(self.log, 15))
             )
         finally:
             self._leave()
 
     def _leave(self) -> None:
+        write_without_answers(self.executed, self.result, self.notebook)
         shutil.rmtree(self.work, ignore_errors=True)
-        write_without_answers(self.result, self.notebook)
 
 
 def failing_cell(result: Path) -> Failure | None:
@@ -396,21 +397,22 @@ def failing_cell(result: Path) -> Failure | None:
     return last
 
 
-def write_without_answers(result: Path, answered) -> None:
-    """Replace an executed lesson's answers by the released stubs, keep its outputs, and also write HTML."""
+def write_without_answers(executed: Path, result: Path, answered) -> None:
+    """Write an executed lesson with the released stubs in place of its answers, and its HTML."""
     import nbformat
     from nbconvert import HTMLExporter
 
-    if not result.exists():
+    if not executed.exists():
         return
     handed = {cell.id: cell.source for cell in release(answered).cells}
-    notebook = nbformat.read(result, as_version=4)
+    notebook = nbformat.read(executed, as_version=4)
     for cell in notebook.cells:
         cell.source = handed.get(cell.id, cell.source)
     del notebook.metadata["lessons"]
-    nbformat.write(notebook, result)
-    html, _ = HTMLExporter().from_filename(str(result))
+    nbformat.write(notebook, executed)
+    html, _ = HTMLExporter().from_notebook_node(notebook, {"metadata": {"name": result.stem}})
     result.with_suffix(".html").write_text(LESSON_LINK.sub(r'href="\1.html"', html))
+    executed.replace(result)
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:

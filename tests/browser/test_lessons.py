@@ -71,7 +71,7 @@ def test_gradient_basics(open_notebook, lesson):
     assert saved.errors == []
     assert not tab.widens_the_page()
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
-    assert len(pictures) == 4 and all('alt="' in text for text in pictures)
+    assert len(pictures) == 5 and all('alt="' in text for text in pictures)
     # These do not depend on the machine: limits of learning rates, and steps.
     assert "steps of single points: 115, of batches of 16: 6" in saved.printed
     assert "2 of 2" in check_answers(tab, "question 2")

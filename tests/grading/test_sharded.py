@@ -369,13 +369,13 @@ def test_nonsense_is_refused_with_a_sentence(ranks, lost_points, monkeypatch, ki
     assert any(re.search(sentence, text) for text in texts), texts
 
 
-# A shard of the model answer -> its replacement, and the check that fails with its sentence.
+# A part of the model answer -> its replacement, and the check that fails with its sentence.
 JOIN = "np.concatenate([file[name] for file in files])[:n]"
 SAVED = {
     "the model answer": ([], {}),
     "whole files, read one by one": (
         [("np.savez(new, **shards)\n    new.replace(folder / f\"{step}-{world.rank}of{world.size}.npz\")",
-          "for name, shard in parts.items():\n        np.save(folder / f\"{name} {step} {world.rank}.npy\", shard)"),
+          "for name, shard in shards.items():\n        np.save(folder / f\"{name} {step} {world.rank}.npy\", shard)"),
          ("            files = [np.load(folder / f\"{step}-{rank}of{size}.npz\")\n                     for rank in range(size)]\n", ""),
          (JOIN, "np.concatenate([np.load(folder / f\"{name} {step} {rank}.npy\") for rank in range(about[\"ranks\"])])[:n]")],
         {},

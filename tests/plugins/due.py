@@ -41,12 +41,13 @@ class _Deadline:
         self._file.unlink(missing_ok=True)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item):
+    def pytest_runtest_protocol(self, item, nextitem):
         spent = item.get_closest_marker("nightly") and self._nightly_s > NIGHTLY_S
         if time.monotonic() < self._end and not spent:
             return None
         with open(self._file, "a") as file:
             file.write(f"{item.nodeid}\n")
+        item.session._setupstate.teardown_exact(nextitem)  # fixtures that the test before has left for this one
         return True
 
     def pytest_runtest_logreport(self, report):

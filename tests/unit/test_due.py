@@ -2,10 +2,12 @@
 
 import os
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 
+from helpers import ROOT
 from tests.plugins import due
 
 
@@ -50,3 +52,19 @@ def test_a_test_is_due_after_changes_of_what_it_looks_at():
     assert age("tests/slurm/test_x.py", "nightly") == 4
     assert age("tests/slurm/test_y.py", "slow", "tools/*") is None
     assert age("tests/launch/test_launch.py", "slow") == -1
+
+
+def test_tests_after_one_that_was_left_out_run(tmp_path, monkeypatch):
+    """The time for nightly tests is up after the first; a fixture that it leaves is torn down."""
+    (tmp_path / "conftest.py").write_text("from tests.plugins import due\n\ndue.NIGHTLY_S = -1\n")
+    fixture = "import pytest\n\n\n@pytest.fixture(scope='module')\ndef held():\n    yield\n\n\n"
+    test = "@pytest.mark.{}\ndef test_{}(held):\n    pass\n\n\n"
+    (tmp_path / "test_a.py").write_text(fixture + test.format("slow", "one") + test.format("nightly", "two"))
+    (tmp_path / "test_b.py").write_text(fixture + test.format("slow", "three"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "tests.plugins.due", "--minutes=1", "--rootdir=.", "-cnone.ini"]
+    (tmp_path / "build").mkdir()
+    (tmp_path / "none.ini").touch()
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+    assert (tmp_path / "build" / "left-out.txt").read_text() == "test_a.py::test_two\n"

@@ -28,14 +28,14 @@ def step_records(run) -> list[dict]:
     """
     if getattr(run, "recorded", False) and "step_records" in run.result:
         return run.result["step_records"]
-    paths = sorted(run.folder.glob("steps-*.jsonl"), key=lambda path: int(path.stem[8:]))
+    paths = sorted(run.folder.glob("steps-*.jsonl"), key=_rank_of)
     seen = []
     for path in paths:
         of = {"begin": [], "step": [], "end": []}
         for line in read_json_lines(path):
             of[line["event"]].append({key: value for key, value in line.items() if key != "event"})
         if not (of["begin"] and of["end"]):
-            raise InputError(f"{path}: its rank did not finish; see rank-{path.stem[8:]}.log next to it")
+            raise InputError(f"{path}: its rank did not finish; see rank-{_rank_of(path)}.log next to it")
         seen.append({**of["begin"][0], "steps": of["step"], **of["end"][0]})
     ranks = seen[0]["ranks"] if seen else run.job.get("workers", "any")
     if len(seen) != ranks:
@@ -167,6 +167,10 @@ CHECKS = {
     "learning rate not scaled": scaled_rate,
     "more than rank 0 writes": one_writer,
 }
+
+
+def _rank_of(path):
+    return int(path.stem.partition("-")[2])
 
 
 def _step_by_step(step_records):
