@@ -146,7 +146,8 @@ def test_interrupt_ends_the_cell_and_not_the_ranks(say, library, tmp_path):
     _, error = say(f"%%ranks\n{source}\n{collective}")
     begun.unlink()
     assert isinstance(error, RunInterrupted)
-    assert values(say(total)[0]) == {"ranks 0 and 1": "3.0"}
+    # PyTorch warns of a connection that the interrupt has cut.
+    assert {text.splitlines()[-1] for text in values(say(total)[0]).values()} == {"3.0"}
 
 
 def test_push_and_pull_move_plain_data_both_ways(shell, say):

@@ -138,7 +138,7 @@ class Checkpoints:
 
 
 class Training:
-    """A network and its store; `alive` has bytes by what they are for."""
+    """A network and its store; `alive` has bytes by what they are for, the least of all steps."""
 
     def __init__(self, data, tensor, config, width=None, memory=None):
         self.store, recompute = Store(data, config.stage, config.learning_rate), config.checkpoint
@@ -165,7 +165,8 @@ class Training:
 
     def _note(self, kind):
         if self._memory:
-            self.alive[kind] = self._memory.alive() - self._kept
+            alive = self._memory.alive() - self._kept  # Horovod frees some messages a step late
+            self.alive[kind] = min(alive, self.alive.get(kind, alive))
 
 
 if __name__ == "__main__":
