@@ -18,13 +18,21 @@ def checksum(arrays: Iterable) -> str:
 
 
 def summary_of(name: str, value: Any) -> tuple[str, float]:
-    """Return the checksum and the L2 norm of an array, tensor or variable; InputError names one that is none."""
+    """Return the checksum of an array, tensor or variable, with its shape and dtype, and its L2 norm.
+
+    InputError names a value that is none, or that has no norm, such as an array of strings.
+    """
     import numpy
 
-    if hasattr(value, "detach"):  # PyTorch's
-        value = value.detach().cpu()
-        value = value.float() if "bfloat16" in str(value.dtype) else value  # NumPy has none
-    array = numpy.asarray(value)
-    if array.dtype == object:
-        raise InputError(f"{name} must be an array or a dense tensor, got {type(value).__name__}: convert it first")
-    return checksum([array]), float(numpy.linalg.norm(array.astype(float).ravel()))
+    try:
+        if hasattr(value, "detach"):  # PyTorch's
+            value = value.detach().cpu()
+            value = value.float() if "bfloat16" in str(value.dtype) else value  # NumPy has none
+        array = numpy.asarray(value)
+        numbers = array if array.dtype.kind == "c" else array.astype(float)
+        norm = float(numpy.linalg.norm(numbers.ravel()))
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: such as a tensor without data
+        kind = type(value).__name__
+        raise InputError(f"{name} must be an array or a dense tensor of numbers, got {kind}: {error}") from error
+    form = numpy.frombuffer(f"{array.dtype}{array.shape}".encode(), numpy.uint8)
+    return checksum([form, array]), norm

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsInt
 
 from ddl.records.checksums import summary_of
 from ddl.records.folder import RunFolder
@@ -32,16 +32,17 @@ class Recorder:
         if self.folder:
             self._append(self.folder.events, {"event": name, "time": time.time(), **fields})
 
-    def checksums(self, step: int, arrays: Mapping[str, Any]) -> None:
+    def checksums(self, step: SupportsInt, arrays: Mapping[str, Any]) -> None:
         """Record checksums of this rank's named arrays after a step: updates, gradients or weights.
 
         `Run.diverged` finds the first one that differs between ranks or runs. Arrays are NumPy's, or tensors or
-        variables of any framework, of any shape and dtype. InputError if one is none, such as a sparse gradient.
+        variables of any framework, of any shape and numeric dtype; both count. InputError if one is none, such as a
+        sparse gradient. The step may be a variable, such as Keras's ``optimizer.iterations``.
         """
         if self.folder:
             rank = int(os.environ.get("HOROVOD_RANK") or os.environ.get("RANK", "0"))
             found = {name: summary_of(name, array) for name, array in arrays.items()}
-            self._append(self.folder.checksums(rank), {"step": step, "arrays": found})
+            self._append(self.folder.checksums(rank), {"step": int(step), "arrays": found})
 
     def _append(self, path: Path, line: Mapping) -> None:
         assert self.folder

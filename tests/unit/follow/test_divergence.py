@@ -55,7 +55,45 @@ def test_rounding_is_no_difference_within_a_tolerance(recorded):
     rounded = recorded("rounded", steps(), steps(kernel1=1 + 1e-6))
     assert rounded.diverged().array == "kernel"
     assert not rounded.diverged(tolerance=1e-5)
-    assert recorded("broken", steps(), steps(kernel1=np.nan)).diverged(tolerance=1e-5).norms[0] is None
+    assert recorded("broken", steps(), steps(kernel1=np.nan)).diverged(tolerance=1e-5).norms[0] != 6**0.5
+
+
+@pytest.mark.parametrize(
+    "one, two", [(np.ones((2, 3)), np.ones((3, 2))), (np.zeros(2, np.float32), np.zeros(2, np.int32))]
+)
+def test_shapes_and_dtypes_count(recorded, one, two):
+    assert recorded("run", {1: {"a": one}}, {1: {"a": two}}).diverged()
+
+
+def test_imaginary_parts_count_within_a_tolerance(recorded):
+    assert recorded("run", {1: {"a": np.ones(1) + 1j}}, {1: {"a": np.ones(1) + 2j}}).diverged(tolerance=1e-5)
+
+
+def test_an_array_that_is_not_finite_is_not_one_that_is_missing(recorded):
+    found = recorded("run", {1: {}}, {1: {"a": np.full(2, np.inf)}}).diverged()
+    assert np.isnan(found.norms[0]) and found.norms[1] is None and "not finite and none" in str(found)
+
+
+@pytest.mark.parametrize("missing, reference", [(0, 1), (1, 0)])
+def test_ranks_after_one_without_records_are_compared(recorded, missing, reference):
+    run = recorded("run", steps(), steps(), steps(), steps(bias2=5))
+    (run.folder / f"checksums-{missing}.jsonl").unlink()
+    found = run.diverged()
+    assert (found.step, found.rank, found.other) == (2, 3, f"rank {reference}")
+    assert f"ranks {reference}, 2 and 3" in str(found)
+
+
+@pytest.mark.parametrize("value", [np.array(["text"]), np.zeros(1, "i4,f4"), [[1], [1, 2]]])
+def test_what_has_no_norm_is_refused(recorded, value):
+    with pytest.raises(InputError, match="a must be"):
+        recorded("run", {1: {"a": value}})
+
+
+def test_a_step_may_be_a_variable_and_is_an_integer(recorded):
+    tf = pytest.importorskip("tensorflow")
+    run = recorded("run", {1: {}})
+    Recorder(run.folder).checksums(tf.Variable(7, dtype=tf.int64), {"a": np.ones(1)})
+    assert '"step": 7' in (run.folder / "checksums-0.jsonl").read_text()
 
 
 def test_missing_arrays_differ_and_repeated_steps_count_once(recorded):
