@@ -15,7 +15,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from ddl import attach, launch
-from ddl.errors import InputError
+from ddl.errors import CourseError, InputError
 from ddl.follow import processes
 from ddl.follow.run import RunInterrupted
 from ddl.live import cells
@@ -165,10 +165,32 @@ def test_push_and_pull_move_plain_data_both_ways(shell, say):
     assert values(say(SUM)[0]) == {"ranks 0 and 1": "3.0"}
 
 
-@pytest.mark.parametrize("value", [object(), [print], {"k": {1: lambda: 0}}, np.array([None])])
+class Array(np.ndarray):
+    """A subclass that the other process does not have."""
+
+
+@pytest.mark.parametrize(
+    "value", [object(), [print], {"k": {1: lambda: 0}}, np.array([None]), np.ones(2).view(Array), type(np.ones(2))]
+)
 def test_only_plain_data_is_moved(value):
     with pytest.raises(InputError, match="cannot be moved"):
         plain(value, "x")
+
+
+def test_array_of_a_subclass_moves_nowhere_and_ranks_go_on(shell, say):
+    say("%%ranks 2 --oversubscribe\nimport numpy\nclass Array(numpy.ndarray): pass\na = numpy.ones(2).view(Array)")
+    shell.run_cell("import numpy\nclass Array(numpy.ndarray): pass\nb = numpy.ones(2).view(Array)")
+    assert "Array" in str(say("%ranks pull a")[1]) and "Array" in str(say("%ranks push b")[1])
+    assert values(say("%%ranks\n4")[0]) == {"ranks 0 and 1": "4"}
+
+
+@pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch")
+def test_bfloat16_of_pytorch_moves_as_float32():
+    import torch
+
+    assert plain(torch.ones(2).bfloat16(), "x").dtype == np.float32
+    with pytest.raises(InputError, match="x cannot be moved"):
+        plain(torch.eye(2).to_sparse(), "x")
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -203,6 +225,14 @@ def test_other_number_of_ranks_replaces_them(shell, say):
     assert values(say("%%ranks\nx")[0]) == {"rank 0": "5"}
     assert isinstance(say("%%ranks two\n1")[1], InputError)
     assert isinstance(say("%%ranks 1 --epochs 3\n1")[1], InputError)
+    for wrong in ("0", "2 --cluster none", "2 --site missing.toml"):  # what cannot start ends no ranks
+        assert isinstance(say(f"%%ranks {wrong}\n1")[1], CourseError)
+    assert values(say("%%ranks\nx")[0]) == {"rank 0": "5"}
+
+
+def test_ranks_that_are_over_are_replaced_by_equally_many(say):
+    assert "SIGKILL" in str(say("%%ranks 1\nimport os\nos.kill(os.getpid(), 9)")[1])
+    assert values(say("%%ranks\n2")[0]) == {"rank 0": "2"}
 
 
 def test_idle_ranks_end(shell, say, monkeypatch):

@@ -8,9 +8,11 @@ import os
 import secrets
 import shlex
 import time
+from contextlib import redirect_stdout
 from functools import partial
 from html import escape
 from importlib.util import find_spec
+from io import StringIO
 from multiprocessing.connection import Client, Connection, wait
 from typing import Any, NoReturn
 
@@ -30,6 +32,7 @@ from ddl.start.core_queue import QUEUE
 from ddl.start.launch import launch
 from ddl.text import printable
 
+LOOP = "-m ddl.live.loop"
 POLL_S, SHOW_S = 0.1, 0.5
 # For ranks to leave a cell on their own, or once their collectives have failed, and to connect again.
 INTERRUPT_S, LEAVE_S, REJOIN_S = 2.0, 5.0, 30.0
@@ -54,7 +57,7 @@ class LiveRanks:
     def __init__(self, **options: Any) -> None:
         key = secrets.token_hex(32)
         env = {KEY: key, QUEUE: ""}  # most of the time they are idle: they take no turn
-        run = launch("-m ddl.live.loop", name="ranks", env=env, wait=False, **options)
+        run = launch(LOOP, name="ranks", env=env, wait=False, **options)
         assert run
         self.run, self.options, self.number, self.over = run, options, 0, False
         self._folder, ranks = RunFolder(run.folder), range(run.job["ranks"])
@@ -354,16 +357,22 @@ def _options(words: list[str]) -> dict[str, Any]:
 
 
 def _ranks_for(options: dict[str, Any]) -> LiveRanks:
-    """Return the live ranks; start new ones if there are none, or none with these options."""
+    """Return the live ranks; start new ones if there are none, or none with these options.
+
+    A line without options starts ranks like those that are over.
+    """
     global _live
     progress = _live.run.progress() if _live else None
+    default = {"workers": 2, "cluster": "horovod" if find_spec("horovod") else "torchrun"}
+    chosen = default | (options or (_live.options if _live else {}))
     if _live and progress and progress.over and not progress.failure:
         print(f"# run {_live.run.id} is over ({progress.state}): new ranks start, without its variables")
         stop()
     elif _live and any(_live.options.get(name) != value for name, value in options.items()):
+        with redirect_stdout(StringIO()):  # what cannot start ends no ranks
+            launch(LOOP, dry_run=True, **chosen)
         print(f"# the ranks of run {_live.run.id} end, with their variables: this cell asks for others")
         stop()
     if not _live or _live.over:
-        default = "horovod" if find_spec("horovod") else "torchrun"
-        _live = LiveRanks(**{"workers": 2, "cluster": default, **options})
+        _live = LiveRanks(**chosen)
     return _live

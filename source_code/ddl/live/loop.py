@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection, Listener
 
 from ddl.errors import InputError
 from ddl.job.timeouts import live_idle_s
+from ddl.records.checksums import as_array
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 from ddl.records.recorder import Recorder
@@ -36,16 +37,21 @@ def plain(value: object, name: str) -> object:
     import numpy
 
     if hasattr(value, "numpy"):  # a tensor or variable of TensorFlow or PyTorch
-        value = (value.detach().cpu() if hasattr(value, "detach") else value).numpy()
-    if isinstance(value, (numpy.ndarray, numpy.generic)) and not value.dtype.hasobject:
-        return value
+        try:
+            value = as_array(value)
+        except (TypeError, RuntimeError, NotImplementedError) as error:  # such as a class, or a sparse tensor
+            raise InputError(f"{name} cannot be moved: {error}") from error
+    if isinstance(value, (numpy.ndarray, numpy.generic)):
+        known = isinstance(value, numpy.generic) or type(value).__module__.partition(".")[0] == "numpy"
+        if known and not value.dtype.hasobject:
+            return value
     if type(value) in ATOMS:
         return value
     if type(value) in CONTAINERS:
         return type(value)(plain(each, name) for each in value)
     if type(value) is dict:
         return {plain(key, name): plain(each, name) for key, each in value.items()}
-    kinds = "arrays, tensors, numbers, strings, and lists, tuples, sets and dicts of them"
+    kinds = "arrays and tensors of numbers, numbers, strings, and lists, tuples, sets and dicts of them"
     raise InputError(f"{name} cannot be moved, because it is or holds a {type(value).__name__}: only {kinds} can")
 
 
@@ -69,17 +75,18 @@ class Loop:
                 self._connection.send(getattr(self, f"_{kind}")(*content))
 
     def _read(self) -> None:
-        request = None
-        with suppress(EOFError, OSError):
-            while True:
-                request = self._connection.recv()
-                if request == ("interrupt",):
-                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-                elif request == ("leave",):  # the main thread may be waiting in a collective
-                    self._leave()
-                else:
-                    self._requests.put(request)
-        self._requests.put(None)
+        try:
+            with suppress(EOFError, OSError):
+                while True:
+                    request = self._connection.recv()
+                    if request == ("interrupt",):
+                        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                    elif request == ("leave",):  # the main thread may be waiting in a collective
+                        self._leave()
+                    else:
+                        self._requests.put(request)
+        finally:  # also if a request cannot be read: the rank ends, and the notebook says so
+            self._requests.put(None)
 
     def _interrupt(self, number: int, frame: object) -> None:
         if self._busy:

@@ -17,6 +17,16 @@ def checksum(arrays: Iterable) -> str:
     return f"{value:08x}"
 
 
+def as_array(value: Any) -> Any:
+    """Return an array, or a tensor or variable of any framework, as a NumPy array; PyTorch's bfloat16 as float32."""
+    import numpy
+
+    if hasattr(value, "detach"):  # PyTorch's
+        value = value.detach().cpu()
+        value = value.float() if "bfloat16" in str(value.dtype) else value  # NumPy has none
+    return value.numpy() if hasattr(value, "numpy") else numpy.asanyarray(value)
+
+
 def summary_of(name: str, value: Any) -> tuple[str, float]:
     """Return the checksum of an array, tensor or variable, with its shape and dtype, and its L2 norm.
 
@@ -25,10 +35,7 @@ def summary_of(name: str, value: Any) -> tuple[str, float]:
     import numpy
 
     try:
-        if hasattr(value, "detach"):  # PyTorch's
-            value = value.detach().cpu()
-            value = value.float() if "bfloat16" in str(value.dtype) else value  # NumPy has none
-        array = numpy.asarray(value)
+        array = numpy.asarray(as_array(value))
         numbers = array if array.dtype.kind == "c" else array.astype(float)
         norm = float(numpy.linalg.norm(numbers.ravel()))
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: such as a tensor without data
