@@ -17,9 +17,10 @@ MARK = (
 )
 IN_RANK = bool(os.environ.get("DDL_RUN_DIR"))  # read at the start: a test may set it
 TIMEOUT_S = 120
+SKIPPED = "pytest_skipped"  # an event of rank 0
 # The launcher has its own handler of crashes, and unraisableexception collects garbage for a second at the end.
 QUIET = "-p no:faulthandler -p no:unraisableexception -qq -s --no-header --no-summary --tb=no --runxfail"
-QUIET += " -oconsole_output_style=classic -m= -k="
+QUIET += " -oconsole_output_style=classic -m= -k= -W ignore::pytest.PytestAssertRewriteWarning"  # ddl is imported
 
 
 def pytest_configure(config):
@@ -47,7 +48,8 @@ def pytest_pyfunc_call(pyfuncitem):
     if run.state != "done":
         pytest.fail(f"{run.failure.sentence if run.failure else run.state}\n{report}", pytrace=False)
     print(report)
-    return pytest.skip(run.result["skipped"]) if run.result else True
+    skipped = [event["reason"] for event in run.events() if event["event"] == SKIPPED]
+    return pytest.skip(skipped[0]) if skipped else True
 
 
 def _launch(item, mark):
@@ -100,7 +102,7 @@ class Observer:
         from ddl.records.recorder import Recorder
 
         if report.skipped and os.environ["HOROVOD_RANK"] == "0":
-            Recorder().result({"skipped": report.longrepr[2].removeprefix("Skipped: ")})
+            Recorder().event(SKIPPED, reason=report.longrepr[2].removeprefix("Skipped: "))  # a result is the test's
 
     def pytest_report_teststatus(self):
         return "", "", ""  # the launcher's report says it
@@ -110,6 +112,8 @@ def main():
     """Run the test that the command line names; raise what it raises."""
     own, observer = f"{os.environ['DDL_RUN_DIR']}/pytest-{os.environ['HOROVOD_RANK']}", Observer()
     status = pytest.main([*QUIET.split(), f"--basetemp={own}", f"-ocache_dir={own}-cache", *sys.argv[1:]], [observer])
+    if isinstance(observer.error, SystemExit):  # whose status may be 0
+        raise AssertionError(f"the test raised SystemExit({observer.error.code!r})") from observer.error
     if observer.error:
         raise observer.error
     if status:

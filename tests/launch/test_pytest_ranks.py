@@ -65,7 +65,14 @@ class TestClass:
         total(rank)
 
 def test_skips():
+    Recorder().result({"loss": 1.0})
     pytest.skip("not today")
+
+def test_has_a_result():
+    Recorder().result({"loss": 1.0})
+
+def test_exits():
+    sys.exit(0)
 
 @pytest.mark.xfail(reason="known", raises=pytest.fail.Exception)
 def test_fails_as_expected():
@@ -79,7 +86,8 @@ def test_misspells():
 
 def of_library(library, folder):
     file = folder / "test_own.py"
-    file.write_text(f"import os, time\nimport pytest\n{LIBRARIES[library]}{TESTS}")
+    file.write_text(f"import os, sys, time\nimport pytest\nfrom ddl import Recorder\n{LIBRARIES[library]}{TESTS}")
+    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error::pytest.PytestWarning\n")
     # It ends with 0 whatever its tests do.
     code = "import pytest, sys; pytest.main(sys.argv[1:])"
     return [sys.executable, "-c", code, file, f"--junitxml={folder}/tests.xml", "-q"], {"DDL_WARM": ""}
@@ -107,6 +115,7 @@ def test_fixtures_and_parameters_are_set_up_in_each_rank(outcomes):
     assert outcomes["test_passes"][0] == "passed", outcomes["test_passes"][1]
     assert outcomes["test_skips"][0] == outcomes["test_fails_as_expected"][0] == "skipped"
     assert "not today" in outcomes["test_skips"][1]
+    assert outcomes["test_has_a_result"][0] == "passed", outcomes["test_has_a_result"][1]
 
 
 @pytest.mark.parametrize(
@@ -115,6 +124,7 @@ def test_fixtures_and_parameters_are_set_up_in_each_rank(outcomes):
         ("test_asserts", ["rank 1 of 2 on {host} raised AssertionError", "sum([1, 2, 3])", "rank 0"]),
         ("test_crashes", ["rank 1 of 2 on {host} was killed by SIGABRT", "in test_crashes", "rank 0"]),
         ("test_hangs", ["time limit of 15 s: the others were waiting for rank 1", "in test_hangs"]),
+        ("test_exits", ["SystemExit(0)", "in test_exits"]),
         ("test_misspells", ["no option timeout"]),
     ],
 )
