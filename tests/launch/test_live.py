@@ -8,7 +8,7 @@ import sys
 import threading
 from importlib.util import find_spec
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client
+from multiprocessing.connection import Client, Connection
 
 import numpy as np
 import pytest
@@ -163,6 +163,24 @@ def test_push_and_pull_move_plain_data_both_ways(shell, say):
     assert "missing" in str(say("%ranks pull missing")[1])
     assert "missing" in str(say("%ranks push missing")[1])
     assert values(say(SUM)[0]) == {"ranks 0 and 1": "3.0"}
+
+
+@pytest.mark.parametrize("half", ["_send", "_recv"])
+def test_interrupt_within_a_message_comes_after_it(shell, say, monkeypatch, half):
+    """It comes when the length of a message has been sent or received, and the message has not."""
+    say("%%ranks 2 --oversubscribe\nimport numpy as np\nlarge = np.ones(100_000)")
+    shell.user_ns["large"], original = np.full(100_000, 2.0), getattr(Connection, half)
+
+    def interrupted(*args):
+        monkeypatch.setattr(Connection, half, original)
+        result = original(*args)
+        os.kill(os.getpid(), signal.SIGINT)
+        return result
+
+    monkeypatch.setattr(Connection, half, interrupted)
+    _, error = say(f"%ranks {'push' if half == '_send' else 'pull'} large")
+    assert isinstance(error, RunInterrupted), error
+    assert values(say("%%ranks\nfloat(large.mean())")[0]) == {"ranks 0 and 1": "2.0" if half == "_send" else "1.0"}
 
 
 class Array(np.ndarray):

@@ -7,8 +7,11 @@ import atexit
 import os
 import secrets
 import shlex
+import signal
+import threading
 import time
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from html import escape
 from importlib.util import find_spec
@@ -148,8 +151,9 @@ class LiveRanks:
         return report
 
     def _send(self, request: tuple, ranks: Any) -> None:
-        for rank in ranks:
-            self._connections[rank].send(request)
+        with late_interrupt():
+            for rank in ranks:
+                self._connections[rank].send(request)
 
     def _missing(self, answers: dict[int, dict]) -> list[int]:
         return [rank for rank in self._connections if rank not in answers]
@@ -157,7 +161,8 @@ class LiveRanks:
     def _receive(self, answers: dict[int, dict], timeout_s: float) -> None:
         ranks: dict[Any, int] = {self._connections[rank]: rank for rank in self._missing(answers)}
         for connection in wait(list(ranks), timeout_s):
-            answers[ranks[connection]] = connection.recv()
+            with late_interrupt():
+                answers[ranks[connection]] = connection.recv()
 
     def _wait_in_vain(self, ranks: list[int], began: float) -> bool:
         """Return whether the supervisor has found, since `began`, that all these ranks wait for others."""
@@ -226,6 +231,22 @@ class Quiet:
         pass
 
     close = update
+
+
+@contextmanager
+def late_interrupt() -> Iterator[None]:
+    """Let an interrupt wait until a message has been sent or received as a whole."""
+    if threading.current_thread() is not threading.main_thread():  # interrupts go to the main thread
+        yield
+        return
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupts:
+        raise KeyboardInterrupt
 
 
 def grouped(texts: dict[int, str]) -> list[tuple[str, list[int]]]:
