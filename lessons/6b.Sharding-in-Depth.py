@@ -191,7 +191,7 @@ ddp = launch(
 variants = ddp.result["variants"]
 
 # %% tags=["demo"]
-plot.plot_variants(ddp)
+plot.plot_communication(ddp)
 
 # %% tags=["demo"]
 ms = pd.DataFrame({name: variant["seconds"] for name, variant in variants.items()}) * 1e3
@@ -410,7 +410,7 @@ pd.DataFrame({run.name: {
     "last loss": run.result["losses"][-1]} for run in mine}).T.round(4)
 
 # %% tags=["demo"]
-plot.plot_variants(*mine) if mine else "question 2 comes first"
+plot.plot_communication(*mine) if mine else "question 2 comes first"
 
 # %% [markdown]
 # With PyTorch installed (`make lab TORCH=1`), `launch("torch_sharded.py",

@@ -136,7 +136,7 @@ def plot_overlap(*measured: Overlap, predicted=()) -> Figure:
 
 
 @styled
-def plot_variants(*runs) -> Figure:
+def plot_communication(*runs) -> Figure:
     """Draw when each variant of a run of ``race_ddp.py`` computed and communicated, in its last repeat.
 
     Or of runs of ``train_transformer.py`` with a class FullySharded, in the last step.

@@ -48,7 +48,7 @@ FIGURES = {
     "critical, two configurations": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
     "tasks": lambda: plot.plot_tasks(curve(), Noise((400.0,))),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
-    "variants": lambda: plot.plot_variants(raced()),
+    "variants": lambda: plot.plot_communication(raced()),
     "overlap": lambda: plot.plot_overlap(roofline.overlap_on_h100(), predicted=[13_800]),
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
     "messages": lambda: plot.plot_messages(recorded("few-messages")),
