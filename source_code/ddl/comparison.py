@@ -12,7 +12,7 @@ from ddl.text import plural
 
 FEW = 3  # up to this many comparisons, p-values are not corrected
 
-OF_RESULTS = {"ranks", "threads_per_rank", "steps", "seed"}  # numbers of a result that are no figures
+OF_RESULTS = {"ranks", "threads_per_rank", "steps", "seed"}  # numbers of a result that are not figures
 
 # Shown if any row has a value, even if all rows have the same.
 MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")

@@ -71,7 +71,7 @@ def test_each_guess_is_compared_at_a_cells_end(source):
 
 
 # Lessons 1 and 2 run in JupyterLab (tests/browser), and what goes deeper than these in the pipeline (tests/grading).
-# What is expected here does not depend on the machine: a factor, an answer.
+# The expected texts do not depend on the machine: a factor, an answer.
 EXPECTED = {
     "Start_Here": ("% of the held-out images that are right: no guess · outcome: ", "questions answered, "),
     "3.Multi-GPU": ("largest difference ÷ largest weight: no guess · outcome: ",),

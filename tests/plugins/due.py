@@ -82,7 +82,7 @@ def age_of(item, ages):
 
 
 def changed_files(root):
-    """Return the age of each changed file, in commits: 0 for the newest; all tracked files if there is no base."""
+    """Return the age of each changed file, in commits: 0 for the newest; all tracked files without a base."""
 
     def git(*words):
         return subprocess.check_output(["git", *words], cwd=root, text=True).split("\n")[:-1]

@@ -28,16 +28,16 @@ def compressed(file: str, seed: int, ranks: int = 2) -> None:
 def moments(file: str, seed: int, ranks: int = 2) -> None:
     """Check a mean over all ranks' samples, of which they have different numbers; AssertionError if it is another."""
     draw = np.random.default_rng(seed)
-    parts = [draw.normal(5 * rank, 1, size=(1 + 3 * rank, 4)).astype(np.float32) for rank in range(ranks)]
-    _compare(file, parts, np.concatenate(parts).mean(0))
+    shards = [draw.normal(5 * rank, 1, size=(1 + 3 * rank, 4)).astype(np.float32) for rank in range(ranks)]
+    _compare(file, shards, np.concatenate(shards).mean(0))
 
 
-def _compare(file, parts, wanted):
-    """Launch `repaired` with a part for each rank, compare all ranks' results, and return rank 0's."""
-    given = {f"part{rank}": part for rank, part in enumerate(parts)}
-    ranks = launched(file, len(parts), {"given.npz": given}, program="course.multi_gpu.repairs_harness")
+def _compare(file, shards, wanted):
+    """Launch `repaired` with a shard for each rank, compare all ranks' results, and return rank 0's."""
+    given = {f"shard{rank}": shard for rank, shard in enumerate(shards)}
+    ranks = launched(file, len(shards), {"given.npz": given}, program="course.multi_gpu.repairs_harness")
     for rank, reported in enumerate(ranks):
-        found, where = reported.arrays["found"], f"{file} on {len(parts)} ranks, rank {rank}"
+        found, where = reported.arrays["found"], f"{file} on {len(shards)} ranks, rank {rank}"
         require(found.shape == wanted.shape, f"{where}: the result has shape {found.shape}, not {wanted.shape}")
         off = np.argmax(np.abs(found - wanted))
         require(

@@ -11,11 +11,11 @@ from ddl.errors import InputError
 
 
 def main(file: str) -> None:
-    """Call the function with this rank's part of the data, and report the result."""
+    """Call the function with this rank's shard of the data, and report the result."""
     hvd.init()
     repaired = runpy.run_path(file).get("repaired")
     if not callable(repaired):
         raise InputError(f"{file} does not define repaired(values)")
     with np.load("../given.npz") as given:
-        found = repaired(tf.constant(given[f"part{hvd.rank()}"]))
+        found = repaired(tf.constant(given[f"shard{hvd.rank()}"]))
     np.savez(os.environ["DDL_REPORT"], found=np.asarray(found, float))

@@ -35,7 +35,7 @@ class Layer:
     shard: tuple[int, int] = (0, 1)
 
     def initial(self, seed: int) -> list[np.ndarray]:
-        """Return the initial weights: shards of those of the unsplit layer."""
+        """Return the initial weights: this rank's shards of the unsplit layer's weights."""
         rank, ranks = self.shard
         if not self.residual or ranks == 1:
             return initial(self.shapes, self.number, seed)

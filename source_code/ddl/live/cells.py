@@ -235,7 +235,7 @@ class Quiet:
 
 @contextmanager
 def late_interrupt() -> Iterator[None]:
-    """Let an interrupt wait until a message has been sent or received as a whole."""
+    """Hold an interrupt back until a whole message has been sent or received."""
     if threading.current_thread() is not threading.main_thread():  # interrupts go to the main thread
         yield
         return
