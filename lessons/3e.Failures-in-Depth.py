@@ -90,7 +90,7 @@ guess_twice = None  # steps
 # %% tags=["demo"]
 steps, kill_step, gaps = 400, 185, (1, 10, 100)
 if smoke:
-    steps, kill_step, gaps = 300, 65, (1, 10, 50)
+    steps, kill_step, gaps = 200, 65, (1, 10, 50)
 training = dict(
     data_set=data_set, train_samples=5_000, test_samples=500, global_batch=64,
     steps=steps, seed=seed, threads=1, workers=workers, no_augment=True,
