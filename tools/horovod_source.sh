@@ -35,4 +35,20 @@ if [ "$standard" ]; then
 else
     # TensorFlow takes the copy of Gloo for C++17: leave out the one for C++14.
     sed -i -e '/add_subdirectory(third_party\/gloo)/d' -e '/target_compile_definitions(gloo /d' CMakeLists.txt
+    # What takes longest begins first, and what is empty without GPUs isn't compiled: it includes all of XLA's headers.
+    sed -i -e 's/SHARED ${SOURCES} ${TF_SOURCES}/SHARED ${TF_SOURCES} ${SOURCES}/' \
+        -e '/xla_mpi_ops.cc/s/.*/if(HAVE_CUDA OR HAVE_ROCM)\n    &\nendif()/' horovod/tensorflow/CMakeLists.txt
+    # Small files are compiled several at once, because most of their time goes into the same headers.
+    cat >>horovod/tensorflow/CMakeLists.txt <<'END'
+if(NOT HAVE_MPI AND NOT HAVE_CUDA AND NOT HAVE_ROCM)
+    set_target_properties(${TF_TARGET_LIB} PROPERTIES UNITY_BUILD ON)
+    foreach(LARGE tensorflow/mpi_ops.cc common/operations.cc common/optim/gaussian_process.cc)
+        set_source_files_properties("${PROJECT_SOURCE_DIR}/horovod/${LARGE}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endforeach()
+endif()
+END
+    sed -i '/add_subdirectory(third_party\/compatible17_gloo)/a\
+    set_target_properties(compatible17_gloo PROPERTIES UNITY_BUILD ON)\
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/third_party/compatible17_gloo/gloo/allreduce_local.cc"\
+        TARGET_DIRECTORY compatible17_gloo PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)' CMakeLists.txt
 fi

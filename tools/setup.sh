@@ -117,7 +117,7 @@ progress() { # counts the files that a compiler begins with, of all that CMake's
             count=$((count + 1))
             all=${all:-$(grep -rh --include=build.make "$building" "$scratch/horovod" | wc -l)}
             case $count in
-            1 | *0 | "$all") echo "set-up: compiling Horovod (once, some minutes): file $count of $all" ;;
+            1 | *[05] | "$all") echo "set-up: compiling Horovod (once, some minutes): file $count of $all" ;;
             esac
         done
     }

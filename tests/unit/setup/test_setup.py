@@ -32,6 +32,11 @@ before
 after
 """,
     "horovod/common/ops/cuda/CMakeLists.txt": "",
+    "horovod/tensorflow/CMakeLists.txt": """\
+list(APPEND TF_SOURCES "mpi_ops.cc")
+list(APPEND TF_SOURCES "xla_mpi_ops.cc")
+add_library(${TF_TARGET_LIB} SHARED ${SOURCES} ${TF_SOURCES})
+""",
     "horovod/common/gloo/gloo_context.cc": "",
     "build.make": "".join(f"Building CXX object {number}.o\n" for number in range(25)),
 }
@@ -161,14 +166,16 @@ def test_interrupted_setup_installs_again(machine):
 
 def test_horovods_changed_sources_are_compiled_with_a_count_of_files(machine):
     status, printed, _ = machine()
-    assert status == 0 and re.findall(r"file (\d+) of 25\n", printed) == ["1", "10", "20", "25"], printed
+    assert status == 0 and re.findall(r"file (\d+) of 25\n", printed) == ["1", "5", "10", "15", "20", "25"], printed
     log = (machine.course / "build/setup/horovod.log").read_text()
     assert "a line of many" in log and "a line of many" not in printed
     compiled = {name: (machine.home / "compiled" / name).read_text() for name in SOURCES}
-    flags, *rest = compiled["CMakeLists.txt"].splitlines()
-    assert "-include stdexcept -include cstdint" in flags and rest == [
-        "add_subdirectory(third_party/compatible17_gloo)"
-    ]
+    flags, gloo, *rest = compiled["CMakeLists.txt"].splitlines()
+    assert "-include stdexcept -include cstdint" in flags
+    assert gloo == "add_subdirectory(third_party/compatible17_gloo)" and "UNITY_BUILD ON" in rest[0]
+    library = compiled["horovod/tensorflow/CMakeLists.txt"].split("\n")
+    assert library[1:4] == ["if(HAVE_CUDA OR HAVE_ROCM)", '    list(APPEND TF_SOURCES "xla_mpi_ops.cc")', "endif()"]
+    assert library[4] == "add_library(${TF_TARGET_LIB} SHARED ${TF_SOURCES} ${SOURCES})"
     assert compiled["third_party/flatbuffers/include/flatbuffers/stl_emulation.h"] == "before\nafter\n"
     assert compiled["setup.py"] == "config = 'Release'\n"
 
