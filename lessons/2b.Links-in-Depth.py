@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 105 minutes, in three sittings; the runs alone take about two |
+# | time | 95 minutes, in three sittings; the runs alone take about two |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [2. System topology](2.System-Topology.ipynb) |
 #
@@ -14,9 +14,9 @@
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | maps and units | 1 to 2 | 40 |
+# | maps and units | 1 to 2 | 35 |
 # | rings | 3 | 30 |
-# | what links carry | 4 | 35 |
+# | what links carry | 4 | 30 |
 #
 # Units: 1 GB is $10^9$ bytes, as vendors count; 1 GiB is $2^{30}$ bytes. A *bit* rate
 # (Gbit/s) is eight times the *byte* rate.
@@ -24,7 +24,6 @@
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
 workers = 2
-seed = 0
 
 # %%
 import itertools
@@ -34,13 +33,12 @@ import numpy as np
 
 # %% tags=["demo"]
 from ddl import launch
-from course import bandwidth, check, compare_guess, efficiency, hint, plot, topology
+from course import bandwidth, check, compare_guess, hint, plot, topology
 
 smoke = size == "smoke"
 messages = dict(  # largest message in bytes, seconds per size
     max_bytes=2**20 if smoke else 2**28, seconds=0.05 if smoke else 0.5
 )
-machine = topology.here()
 dgx = topology.load("dgx-1")
 gpus = list(dgx.matrix().index)
 gb_per_s = {  # in each direction, over the best path
@@ -51,39 +49,11 @@ gb_per_s = {  # in each direction, over the best path
 # %% [markdown]
 # ## 1. Matrices, and paths between GPUs
 #
-# Five machines are recorded: Big Basin, DGX-1, DGX A100, DGX H100, and a server with four
-# GPUs on PCIe.
-#
-# **Predict first.** How many of them have an NVSwitch, with which every GPU reaches every
-# other at full speed?
-
-# %% tags=["demo"]
-guess_switched = None  # how many machines
-
-# %% tags=["demo"]
-names = topology.names()
-switched = sum(
-    all(word == "X" or word.startswith("NV") for word in row)
-    for name in names
-    for row in [topology.load(name).matrix().to_numpy().ravel()]
-    if len(row) > 4
-)
-compare_guess(guess_switched, switched, f"of {len(names)} machines")
-
-# %% tags=["demo"]
-plot.plot_topology(dgx)
-
-# %% [markdown]
-# Two NVLinks between the same GPUs work as one that is twice as fast, so each GPU has
-# links to four others, not six. Pairs without an NVLink communicate over PCIe and the
-# link between the sockets, unless **NCCL**, NVIDIA's library for collectives, forwards
-# the data through a GPU that has a link to both. With an **NVSwitch** the question no
-# longer arises.
-
-# %% tags=["demo"]
-topology.compare(
-    [machine, *(topology.load(name) for name in topology.names())]
-)
+# This is again the matrix of a DGX-1. Two NVLinks between the same GPUs work as one that is
+# twice as fast. Pairs without an NVLink communicate over PCIe and the link between the
+# sockets, unless **NCCL**, NVIDIA's library for collectives, forwards the data through a GPU
+# that has a link to both. With an **NVSwitch**, as in a DGX A100 or H100, every GPU reaches
+# every other at full speed.
 
 # %% tags=["demo"]
 print(dgx.matrix_text().expandtabs(7))
@@ -710,42 +680,6 @@ bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 # ### END SOLUTION
 
 # %% [markdown]
-# ### Put to use: where the ranks run
-#
-# A process can be **pinned** to the processors that it may use. Launchers on clusters do
-# that (`srun --cpu-bind`, `mpirun --bind-to`), and it can go wrong. Here is one training
-# step of two ranks, pinned to whichever of these this machine has: one core for both, two
-# threads of a core, two cores, two sockets.
-#
-# **Predict first.** How many times as long does a step take on one core as on
-# the pair that is farthest apart?
-
-# %% tags=["demo"]
-guess_pinned = None  # times as long
-
-# %% tags=["demo"]
-pinned = [
-    launch(
-        "step_times.py", name=name, workers=2, threads=1, widths=[16],
-        steps=5 if smoke else 40, seed=seed, oversubscribe=True, pin_to=pair,
-    )
-    for name, pair in topology.placements(machine).items()
-]
-
-# %% tags=["demo"]
-step_ms = efficiency.step_parts(pinned)["step_ms"]
-compare_guess(guess_pinned, step_ms.iloc[0] / step_ms.iloc[-1],
-              "times as long")
-
-# %% tags=["demo"]
-plot.plot_step_times(pinned)
-
-# %% [markdown]
-# On one core the ranks take turns: a step takes up to twice as long, less where other
-# programs use your cores too. Two threads of a core share its arithmetic units. Between
-# two sockets, gradients cross a link, but each rank has a socket's caches and memory
-# channels to itself: look at *communication* and *computation* separately.
-#
 # ## Your answers so far
 
 # %% tags=["demo"]

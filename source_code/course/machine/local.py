@@ -1,8 +1,7 @@
-"""The topology of this machine, from all available sources, and places on it."""
+"""The topology of this machine, from all available sources."""
 
 import os
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,24 +62,3 @@ def _nvlinks(found, names, switches):
                 a, b = sorted((names[gpu.address], other))
                 links[a, b] = NvLink(a, b, count, gpu.nvlink_generation)  # both GPUs of a link report it
     return tuple(links.values()), added
-
-
-def placements(machine: Topology, allowed: Collection[int] | None = None) -> dict[str, tuple[int, int]]:
-    """Return the available pairs of processor threads for two ranks, from near to far.
-
-    "one core": both share a thread. "a core's two threads". "two cores": of one socket. "two sockets". `allowed` are
-    the usable threads, by default those of this process.
-    """
-    allowed = os.sched_getaffinity(0) if allowed is None else set(allowed)
-    cores = [(core.socket, sorted(allowed.intersection(core.threads))) for core in machine.cores]
-    cores = [(socket, threads) for socket, threads in cores if threads]
-    if not cores:
-        return {}
-    home, (first, *_) = cores[0]
-    pairs = {
-        "one core": [(first, first)],
-        "a core's two threads": [tuple(threads[:2]) for _, threads in cores if len(threads) > 1],
-        "two cores": [(first, threads[0]) for socket, threads in cores[1:] if socket == home],
-        "two sockets": [(first, threads[0]) for socket, threads in cores[1:] if socket != home],
-    }
-    return {name: found[0] for name, found in pairs.items() if found}

@@ -1,6 +1,4 @@
-"""This machine: GPUs by NVML's real Python binding with made-up answers of the driver, and places for ranks."""
-
-import os
+"""This machine: GPUs by NVML's real Python binding with made-up answers of the driver."""
 
 import pynvml
 import pytest
@@ -89,24 +87,3 @@ def test_gpus_that_sys_does_not_show_have_unknown_distances(here):
     found = here(["00000000:C1:00.0", "00000000:C2:00.0"])
     assert found.kind("GPU0", "GPU1") == "?"
     assert any("distances are unknown" in note for note in found.notes)
-
-
-@pytest.mark.parametrize(
-    ("allowed", "pairs"),
-    [
-        (range(80), [(0, 0), (0, 40), (0, 1), (0, 20)]),
-        ([1, 41, 25], [(1, 1), (1, 41), None, (1, 25)]),
-        ([3, 5], [(3, 3), None, (3, 5), None]),
-        ([], [None] * 4),
-    ],
-)
-def test_placements_are_from_near_to_far(allowed, pairs):
-    names = "one core", "a core's two threads", "two cores", "two sockets"
-    expected = {name: pair for name, pair in zip(names, pairs, strict=True) if pair}
-    # DGX-1: two sockets of 20 cores; thread 40 is the second one of core 0.
-    assert topology.placements(topology.load("dgx-1"), allowed) == expected
-
-
-def test_placements_here_use_only_allowed_threads():
-    found = topology.placements(topology.here())
-    assert {thread for pair in found.values() for thread in pair} <= os.sched_getaffinity(0)

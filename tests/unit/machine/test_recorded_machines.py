@@ -1,6 +1,5 @@
-"""Recorded machines, the table of links, the tables of them, and the command line."""
+"""Recorded machines, the table of links, and the command line."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -65,22 +64,6 @@ def test_load_by_path_and_unknown_name(tmp_path):
     assert topology.load(tmp_path / "mine.toml").name == "mine"
     with pytest.raises(TopologyError, match="recorded topology.*dgx-1, .*: did you mean 'dgx-1'"):
         topology.load("dgx-9")
-
-
-def test_machines_side_by_side():
-    table = topology.compare(["dgx-1", topology.load("dgx-h100"), topology.here()])
-    first, second, here = table.to_dict("records")
-    assert (first["machine"], first["sockets"], first["cores"], first["gpus"]) == ("dgx-1", 2, 40, 8)
-    assert (first["slowest_gb_per_s"], first["fastest_gb_per_s"]) == (pytest.approx(15.754, abs=1e-3), 50)
-    assert [second[f"{name}_gb_per_s"] for name in ("slowest", "fastest", "network")] == [450, 450, 400]
-    assert here["origin"].startswith("measured here by ")
-    row = topology.compare([DATA / "dgx-1.txt"]).to_dict("records")[0]
-    assert row["gpus"] == 8
-    assert all(math.isnan(row[name]) for name in ("cores", "sockets", "fastest_gb_per_s", "network_gb_per_s"))
-    text = SERVER.replace('nvlink = [{ a = ["GPU0"], b = ["GPU1"], count = 2 }]', "")
-    alone = read(text.replace(', { name = "GPU1", under = "root0", width = 8 }', ""))
-    row = topology.compare([alone]).to_dict("records")[0]
-    assert math.isnan(row["slowest_gb_per_s"]) and row["network_gb_per_s"] == 2.5
 
 
 def test_links_have_figures_per_direction_and_sources():

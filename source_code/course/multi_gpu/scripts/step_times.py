@@ -3,7 +3,6 @@
     ddl run --workers 2 step_times.py --widths 4 8 16 32
     ddl run --workers 1 step_times.py --widths 4 8 16 32     # the same without communication
     ddl run --workers 2 step_times.py --widths 16 --fusion-threshold-mb 0 --timeline
-    ddl run --workers 2 step_times.py --pin-to 0 0           # both ranks on one core
     ddl run --workers 2 step_times.py --model cnn            # train_cifar.py's step, as a whole
 
 Each step runs in sequential parts, timed on every rank: input, forward and backward pass, averaging of gradients,
@@ -28,8 +27,6 @@ def parse_args(arguments=None):
     add("--steps", type=Integer(), default=20, help="measured steps per model, after a warm-up")
     add("--part", type=Integer(), default=2, metavar="N", help="on one rank: time 1/N of the batch as well")
     add("--seed", type=SEED, default=0)
-    cpu = Integer(least=0, most=2**16)
-    add("--pin-to", type=cpu, nargs="+", metavar="CPU", help="for each rank of a host in turn, the one it runs on")
     # Communication
     size, interval = Number(0, 2**30), Number(above=0)
     add("--fusion-threshold-mb", type=size, metavar="MB", help="fuse gradients up to this size (0: no fusion)")
@@ -64,7 +61,6 @@ from course.training.horovod_utils import average, broadcast, cycle_time, suitab
 from course.training.settings import Settings
 from course.training.step import make_train_step
 from course.training.training_log import Startup, Writer
-from ddl.errors import InputError
 
 CLASSES = 10
 WARM_UP = 3  # steps of each model, which build the graph and fill caches
@@ -73,7 +69,6 @@ TURN = 5  # steps of one model before switching to the next
 
 def main(config):
     startup = Startup()
-    pin(config.pin_to)
     set_knobs(config)
 
     # Horovod: initialize, and pin each rank to one GPU, if there are any.
@@ -109,7 +104,6 @@ def main(config):
     writer.result(
         config=vars(config),
         ranks=ranks,
-        processors=hvd.allgather_object(processors()),
         per_rank_batch=samples // ranks,
         global_batch=samples,
         steps=total,
@@ -135,22 +129,6 @@ def in_words(size):
     medians = (f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
     parts = "in one piece" if size["model"] else f"of which {', '.join(medians)}"
     return f"{which}: {size['parameters']:,} parameters, {1000 * size['step_s']['median']:.2f} ms a step, {parts}"
-
-
-def pin(to):
-    """Pin this rank, with all its current and future threads, to one of the given processors."""
-    if to:
-        cpu = to[int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) % len(to)]
-        allowed = os.sched_getaffinity(0)
-        if cpu not in allowed:
-            raise InputError(f"--pin-to {cpu}: this process may run on {', '.join(map(str, sorted(allowed)))}")
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), {cpu})
-
-
-def processors():
-    """Return the processors that any thread of this rank may run on."""
-    return sorted(set().union(*(os.sched_getaffinity(int(thread)) for thread in os.listdir("/proc/self/task"))))
 
 
 def set_knobs(config):
