@@ -293,8 +293,9 @@ print(f"{count} × alpha: {1e6 * count * fit.alpha_s:,.0f} µs;",
 # Is $\alpha$ the link's latency? Two ranks also send bare messages through a socket:
 
 # %% tags=["demo"]
-bare = launch("bench_p2p.py", name="bare messages", workers=workers,
-              paths=["tcp"], **messages)
+bare = launch(
+    "bench_p2p.py", name="bare messages", workers=workers, **messages
+)
 plot.plot_fit(measured, [fit], bare)
 
 # %% [markdown]

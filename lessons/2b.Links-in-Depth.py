@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 95 minutes, in three sittings; the runs alone take about two |
+# | time | 85 minutes, in three sittings; the runs alone take less than one |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [2. System topology](2.System-Topology.ipynb) |
 #
@@ -14,9 +14,9 @@
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | maps and units | 1 to 2 | 35 |
+# | maps and units | 1 to 2 | 30 |
 # | rings | 3 | 30 |
-# | what links carry | 4 | 30 |
+# | what links carry | 4 | 25 |
 #
 # Units: 1 GB is $10^9$ bytes, as vendors count; 1 GiB is $2^{30}$ bytes. A *bit* rate
 # (Gbit/s) is eight times the *byte* rate.
@@ -33,7 +33,7 @@ import numpy as np
 
 # %% tags=["demo"]
 from ddl import launch
-from course import bandwidth, check, compare_guess, hint, plot, topology
+from course import check, compare_guess, hint, plot, topology
 
 smoke = size == "smoke"
 messages = dict(  # largest message in bytes, seconds per size
@@ -220,18 +220,10 @@ for level, near in wanted.items():
 # %% [markdown]
 # ## 2. Calculating with units
 #
-# **Predict first.** How many GiB/s are 64 KiB in 4 µs?
-
-# %% tags=["demo"]
-guess_gib = None  # GiB/s
-
-# %% tags=["demo"]
-compare_guess(guess_gib, 64 / 2**20 / 4e-6, "GiB/s")
-
-# %% [markdown]
 # **Question 3** (3 points)
 #
-# Mind the units: 15.3 GiB/s are 16.4 GB/s, more than PCIe 3.0 ×16 can carry.
+# Mind the units: 64 KiB in 4 µs are 15.3 GiB/s, or 16.4 GB/s, more than PCIe 3.0 ×16 can
+# carry.
 #
 # - `gib_per_s(size_kib, taken_us)`: the bandwidth of a transfer, in GiB/s.
 # - `microseconds(size_bytes, gbit_per_s, latency_us)`: how long a message takes
@@ -510,50 +502,13 @@ for link in dgx.nvlinks:
 # %% [markdown]
 # ## 4. Measure: what do your links carry?
 #
-# ### From one rank to another
-#
-# A message goes back and forth many times; half of a round trip is the
-# **one-way time**. You measure three paths: sockets, memory that two processes
-# share, and what Horovod itself offers. (Without GPUs, this build of
-# Horovod uses **Gloo**, a library for collectives over sockets; a build with MPI uses MPI.)
-#
-# **Predict first.** How many µs does a message of 4 bytes take from one worker
-# to another through a socket?
-
-# %% tags=["demo"]
-guess_one_way = None  # µs
-
-# %% tags=["demo"]
-p2p = launch(
-    "bench_p2p.py", name="point to point", workers=workers, **messages
-)
-
-# %% tags=["demo"]
-sockets = [p for p in p2p.result["points"] if p["path"] == "tcp"]
-least = min(sockets, key=lambda point: point["size_bytes"])
-compare_guess(guess_one_way, 1e6 * least["seconds"]["median"], "µs, one way")
-
-# %% tags=["demo"]
-plot.plot_pairs(p2p)
-
-# %% tags=["demo"]
-bandwidth.pairs(p2p)
-
-# %% [markdown]
-# ### All ranks at once
-#
-# An **all-reduce**, as in training, a **broadcast** and an **all-gather** with Horovod,
-# then an all-reduce with TensorFlow's own collectives.
+# Time an all-reduce again, as in [lesson 2](2.System-Topology.ipynb), section 3. (Without
+# GPUs, this build of Horovod uses **Gloo**, a library for collectives over sockets; a build
+# with MPI uses MPI.)
 
 # %% tags=["demo"]
 measured = launch(
     "bench_allreduce.py", name="Horovod", workers=workers, **messages
-)
-
-# %% tags=["demo"]
-other = launch(
-    "bench_allreduce.py", name="tf.distribute", workers=workers,
-    cluster="multi_worker", operations="all_reduce", **messages,
 )
 
 # %% [markdown]
@@ -573,6 +528,8 @@ other = launch(
 # | all-reduce | a rank's data | $2(N-1)/N$ |
 # | all-gather | the gathered result | $(N-1)/N$ |
 # | broadcast | the data | $1$ |
+#
+# After an **all-gather** every rank has all ranks' data, after a **broadcast** one rank's.
 #
 # When a **switch** does the sum, ranks send less, and this comparison fails: eight
 # H100s with NVSwitches that add (NVLink SHARP) reach a bus bandwidth of 480
@@ -643,10 +600,7 @@ for operation in ("all_to_all", "reduce", "reduce_scatter", "gather",
 ### END HIDDEN TESTS
 
 # %% tags=["demo"]
-plot.plot_bandwidth([measured, other])
-
-# %% tags=["demo"]
-bandwidth.bandwidths([measured, other], operations=["all_reduce"])
+plot.plot_bandwidth(measured)
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q07_figure_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 7** (3 points)
@@ -670,9 +624,9 @@ bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 # ### BEGIN SOLUTION
 # (a) Up to about 64 KiB the time stays near its minimum of about 1.5 ms. That
 # is latency: starting messages, and Horovod's own work. (b) The bus bandwidth
-# is highest, 1.05 GB/s, at the largest size, and is still rising there.
-# TensorFlow's peaks at 4 MiB and falls beyond; copies that no longer fit into
-# the cache are a likely reason. (c) Horovod's background thread looks for
+# is highest, 1.05 GB/s, at the largest size, and is still rising there. Elsewhere it may
+# peak earlier and fall beyond: copies that no longer fit into the cache are a likely
+# reason. (c) Horovod's background thread looks for
 # ready tensors once per cycle, and the ranks first agree on what is ready,
 # which takes messages too; and a ring takes 2(N − 1) rounds of messages, so two
 # even for two ranks. (d) Nothing here crossed a network card or a wire: loopback copies

@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 105 minutes, in three sittings; the runs alone take about three |
+# | time | 95 minutes, in three sittings; the runs alone take about two |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [2. System topology](2.System-Topology.ipynb) |
 #
@@ -13,8 +13,8 @@
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | algorithms | 1 | 40 |
-# | predictions | 2 | 35 |
+# | algorithms | 1 | 35 |
+# | predictions | 2 | 30 |
 # | several hosts | 3 | 30 |
 
 # %% tags=["parameters"]
@@ -23,7 +23,6 @@ workers = 2
 seed = 0
 
 # %%
-import itertools
 import math
 
 import numpy as np
@@ -34,7 +33,6 @@ from course import check, compare_guess, cost, hierarchy
 from course import hint, plot, prediction, recorded
 
 smoke = size == "smoke"
-step = dict(threads=1, global_batch=64, seed=seed)
 
 # %% [markdown]
 # ## 1. Algorithms
@@ -271,43 +269,8 @@ for ranks in (1, 2, 4, 8, 16):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Measure it
-#
-# Does the model hold? On GPUs, NVIDIA's **nccl-tests** measure it: start
-# `all_reduce_perf -b 8 -e 256M -f 2 -g 8` once with `NCCL_ALGO=Ring` and once with
-# `NCCL_ALGO=Tree` in the environment. The curves are flat for small messages, where the
-# messages in a row count, and rise with the bytes. The model may put a crossing too early:
-# small messages stay in caches, where a byte costs less than the fitted β.
-
-# %% [markdown]
-# ### Several hosts: add up inside first
-#
-# The network between hosts is slower than the links inside them. In a **hierarchical**
-# all-reduce the ranks of each host first split their data and add it up. Then each rank
-# exchanges its *part* with its counterparts on the other hosts. Finally the parts are
-# gathered inside each host.
-#
-# ![Left, a ring over two hosts: each direction of the cable carries 1.5 times
-# the data. Right, the hierarchical all-reduce: halves are exchanged, and the
-# cable carries the data once.](../images/hierarchy.svg)
-#
-# **Predict first.** On two hosts with two ranks each, 1.5 times as many bytes
-# leave a host in a ring as in the hierarchical all-reduce. How many times as
-# many on 32 hosts of eight ranks?
-
-# %% tags=["demo"]
-guess_fade = None  # times as many bytes
-
-# %% tags=["demo"]
-compare_guess(guess_fade, hierarchy.gain(32, 8),
-              "times as many bytes, by the ring")
-
-# %% [markdown]
-# The gain in **bytes** fades as hosts are added: with many hosts, even the best
-# all-reduce sends about twice the data out of each host. **Latency** remains: a ring over all $N$ ranks waits for $2(N-1)$
-# messages in a row; a hierarchy of rings over $H$ hosts with $L$ ranks each waits for
-# $2(L-1) + 2(H-1)$. With large messages a hierarchy can lose: the steps inside a host are
-# added.
+# On GPUs, NVIDIA's **nccl-tests** measure this: start `all_reduce_perf -b 8 -e 256M -f 2
+# -g 8` once with `NCCL_ALGO=Ring` and once with `NCCL_ALGO=Tree` in the environment.
 #
 # **A good place to stop.**
 
@@ -324,7 +287,7 @@ compare_guess(guess_fade, hierarchy.gain(32, 8),
 fewer, more = (
     launch(
         "bench_allreduce.py", name=f"{n} workers", workers=n,
-        operations="all_reduce", sizes=[4, 2**14, 2**18, 2**20, 2**22],
+        sizes=[4, 2**14, 2**18, 2**20, 2**22],
         seconds=0.05 if smoke else 0.5, oversubscribe=True, threads=1,
     )
     for n in (workers, workers + 1)
@@ -338,50 +301,40 @@ print(both)
 # Some gradients can travel while others are still computed: **overlap**. Without it,
 # computation and communication add up; with full overlap only the longer counts.
 # `train_cifar.py` can't overlap: it sends all gradients in one message, after the backward
-# pass ([6b](6b.Sharding-in-Depth.ipynb) has overlap). The computation, and a training to
-# compare with:
+# pass ([6b](6b.Sharding-in-Depth.ipynb) has overlap). The step of your ranks, and their
+# computation without communication:
 
 # %% tags=["demo"]
-alone = launch(
-    "step_times.py", name="a rank alone", workers=1, model="cnn",
-    part=workers, steps=10 if smoke else 80, **step,
-)
 company = launch(
     "step_times.py", name="ranks side by side", workers=workers,
-    model="cnn", steps=10 if smoke else 80, **step,
-)
-training = launch(
-    "train_cifar.py", name="measured", workers=workers,
-    recipe="batch_norm", steps=40 if smoke else 320,
-    train_samples=2_048, test_samples=500, **step,
+    model="cnn", steps=10 if smoke else 80, threads=1,
+    global_batch=64, seed=seed,
 )
 
 # %% [markdown]
 # **Predict first.** Two more ranks join, each with as many images as
-# before. How many times as long as in the first training will a step take?
+# before. How many times as long as now will a step take?
 
 # %% tags=["demo"]
 guess_longer = None  # times as long
 
 # %% tags=["demo"]
 cores = company.result["hardware"]["cores"]
-larger = prediction.predict_step(
-    company, both, workers + 2, one=alone, cores=cores
-)
+larger = prediction.predict_step(company, both, workers + 2, cores=cores)
 print(larger)
 
 # %% tags=["demo"]
 two_more = launch(
     "train_cifar.py", name="two workers more", workers=workers + 2,
     recipe="batch_norm", steps=40 if smoke else 160, oversubscribe=True,
-    train_samples=2_048, test_samples=500,
-    **{**step, "global_batch": larger.batch},
+    train_samples=2_048, test_samples=500, threads=1, seed=seed,
+    global_batch=larger.batch,
 )
 
 # %% tags=["demo"]
 before, after = (
     run.result["global_batch"] / run.result["images_per_s"]
-    for run in (training, two_more)
+    for run in (company, two_more)
 )
 compare_guess(guess_longer, after / before, "times as long, measured")
 
@@ -406,8 +359,7 @@ prediction.report({"from two and three": larger}, two_more)
 # small models); contention for cores by the background thread, the launcher and the browser
 # (too low, few cores); turns on shared cores that are not exactly twice as long (either
 # way); input pipeline and updates that do not shrink (too low); the error of the fit
-# (either way); other users; clock rates that fall when all cores work (too low, where one
-# rank was measured alone).
+# (either way); other users.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q03_error", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
@@ -499,19 +451,40 @@ assert near(gbit_per_s_needed(2, 10, 3, 0.25), 320 / 18 * 1e-9)
 # **A good place to stop.**
 
 # %% [markdown]
-# ## 3. Several hosts, for real, on one machine
+# ## 3. Several hosts: add up inside first
+#
+# The network between hosts is slower than the links inside them. In a **hierarchical**
+# all-reduce the ranks of each host first split their data and add it up. Then each rank
+# exchanges its *part* with its counterparts on the other hosts. Finally the parts are
+# gathered inside each host.
+#
+# ![Left, a ring over two hosts: each direction of the cable carries 1.5 times
+# the data. Right, the hierarchical all-reduce: halves are exchanged, and the
+# cable carries the data once.](../images/hierarchy.svg)
+#
+# **Predict first.** On two hosts with two ranks each, 1.5 times as many bytes
+# leave a host in a ring as in the hierarchical all-reduce. How many times as
+# many on 32 hosts of eight ranks?
+
+# %% tags=["demo"]
+guess_fade = None  # times as many bytes
+
+# %% tags=["demo"]
+compare_guess(guess_fade, hierarchy.gain(32, 8),
+              "times as many bytes, by the ring")
+
+# %% [markdown]
+# The gain in **bytes** fades as hosts are added: with many hosts, even the best
+# all-reduce sends about twice the data out of each host. **Latency** remains: a ring over
+# all $N$ ranks waits for $2(N-1)$ messages in a row; a hierarchy of rings over $H$ hosts with
+# $L$ ranks each waits for $2(L-1) + 2(H-1)$.
+#
+# ### For real, on one machine
 #
 # The kernel can give processes their own network (a **network namespace**), join two of
 # these by a virtual cable, and limit its rate. To the processes this *is* two hosts on a
 # slow network: `site=hosts.site(rate_mbit=100)`. It needs permission; root has it,
 # and on many systems everyone. If it is refused, the cells below show recorded runs.
-
-# %% tags=["demo"]
-refused = hosts.permitted()  # empty, or the reason why not
-print(refused or "two hosts can be made on this machine")
-
-# %% [markdown]
-# ### Rings and hierarchies over a slow cable
 #
 # **Predict first.** Four ranks, two on each host, all-reduce 1 MiB by Horovod's ring.
 # Each direction of the cable carries $2(N-1)/N$ of the data. How many ms does that
@@ -524,9 +497,9 @@ guess_ring = None  # ms
 ways = dict(workers=4, nodes=2, max_bytes=2**20 if smoke else 2**22,
             factor=16 if smoke else 4, seconds=0.1 if smoke else 1)
 rates = (100,) if smoke else (1000, 100)
-if refused:
-    slow = [run for run in recorded("two-hosts")
-            if run.result["script"] == "hierarchical_allreduce.py"]
+if refused := hosts.permitted():  # the reason why not
+    print(refused)
+    slow = recorded("two-hosts")
 else:
     slow = [
         launch("hierarchical_allreduce.py", name=f"{rate} Mbit/s",
@@ -542,8 +515,8 @@ compare_guess(guess_ring, took[2**20],
               "ms for 1 MiB round the ring at 100 Mbit/s")
 
 # %% [markdown]
-# In this ring, two hops cross the cable. If neighbors were never on the same host, all
-# four would.
+# In this ring, two of four hops cross the cable. If neighbors were never on the same host,
+# all four would.
 #
 # **Question 5** (3 points)
 #
@@ -624,12 +597,8 @@ assert math.isclose(hierarchical_crossing(1, 4, 100), 0, abs_tol=1e-9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### All variants
-#
-# The script also measured the same ring over plain sockets, once with the ranks in a bad
-# order (*crossing ring*), the hierarchical all-reduce, and a variant in which one
-# *leader* on each host exchanges everything. *Flat* is Horovod's ring. The table
-# compares the cable's own counters with the calculated bytes.
+# The script measured both in turns: *flat* is Horovod's ring. The table compares the
+# cable's own counters with the calculated bytes.
 
 # %% tags=["demo"]
 plot.plot_variants(slow)
@@ -696,17 +665,10 @@ check()
 #   CS-2*
 # - Jeaugey (2019), *Massively Scale Your Deep Learning Training with NCCL 2.4*,
 #   NVIDIA's developer blog: two trees, pipelined
-# - Lee et al. (2025), *Characterizing Compute-Communication Overlap in
-#   GPU-Accelerated Distributed Deep Learning*, arXiv:2507.03114: computation
-#   takes 19 % longer on average while messages travel
-# - NVIDIA, *NCCL*'s source, `src/graph/tuning.cc`: cost of rings and trees, latencies
 # - Sanders, Speck, Träff (2009), *Two-tree algorithms for full bandwidth
 #   broadcast, reduction and scan*
 # - Thakur, Rabenseifner, Gropp (2005), *Optimization of Collective Communication
 #   Operations in MPICH*: recursive doubling, halving and doubling
-#
-# The files under `results/reference/` name the sources of recorded machines and links,
-# and what has none.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -37,7 +37,7 @@ RECORDS = ROOT / "results" / "reference"
 DIGITS = 6  # of a record's figures
 TIMES = {"images_per_s", "seconds", "train_seconds", "time_to_first_step_s"}
 UNUSED = {"start_s", "epoch_seconds", "resumed_at"}
-ADDED = ("configuration", "role", "pair", "rate", "rest", "target", "rate_mbit", "command")  # fields of no script
+ADDED = ("configuration", "role", "pair", "rate", "rest", "target", "command")  # fields of no script
 FACTS: dict[str, Callable[[Run], Any]] = {
     "sent": lambda run: timeline.sent(run.folder / timeline.FILE),
     "step_records": mistakes.step_records,
@@ -45,7 +45,6 @@ FACTS: dict[str, Callable[[Run], Any]] = {
 SMOKE = {
     "train_cifar.py": "--data-set synthetic --train-samples 2048 --test-samples 200 --steps 4 --warmup-epochs 0",
     "hierarchical_allreduce.py": "--max-bytes 4096",
-    "step_times.py": "--widths 4 --steps 5",
 }
 
 
@@ -118,7 +117,7 @@ def _of_records(experiment: dict, file: str) -> Iterator[Wanted]:
             args=tuple(args),
             seed=row.get("seed"),
             workers=row["ranks"],
-            nodes=row.get("hosts") or (2 if row.get("rate_mbit") is not None else None),
+            nodes=row.get("hosts"),
             threads=row["threads_per_rank"],
             rate_mbit=row.get("rate_mbit"),
             first=first,

@@ -36,7 +36,6 @@ _MODULES = {
     "ring": "shared.ring",
     "descent": "gradients.descent",
     "sgd": "gradients.sgd",
-    "bandwidth": "topology.bandwidth",
     "hierarchy": "topology.hierarchy",
     "prediction": "topology.prediction",
     "ps_faults": "multi_gpu.ps_faults",

@@ -7,7 +7,7 @@ from ddl.lazy import lazy_names
 
 _MODULES = {
     "topology.plot_algorithms": "plot_algorithms",
-    "topology.plot_bandwidth": "plot_bandwidth plot_pairs",
+    "topology.plot_bandwidth": "plot_bandwidth",
     "challenge.plot_challenge": "plot_challenge",
     "convergence.plot_convergence": (
         "plot_convergence plot_noise_scale plot_schedule plot_batch_size_tradeoff plot_minima"

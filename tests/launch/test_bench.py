@@ -2,16 +2,16 @@
 
 import pytest
 
-from course.topology.bandwidth import bandwidths
 from course.topology.plot_bandwidth import plot_bandwidth
+from course.topology.plot_fit import plot_fit
+from course.topology.prediction import fit_runs
 from ddl import launch
 
 pytestmark = pytest.mark.nightly("source_code/*bench*", "source_code/*allreduce*")
 
 SIZES = [4, 12, 65536]
 FEW = {"sizes": SIZES, "repeats": 4}
-COMMON = set("script argv config library backend transport hosts ranks threads_per_rank points history".split())
-COMMON |= {"versions", "hardware"}
+COMMON = set("script argv config transport hosts ranks threads_per_rank points history versions hardware".split())
 
 
 def check_times(points, repeats):
@@ -29,22 +29,26 @@ def check_events(run, steps):
     assert all(event["size_bytes"] for event in events[1:])
 
 
-@pytest.mark.parametrize(
-    "cluster, library, backend", [("horovod", "horovod", "gloo"), ("multi_worker", "tf.distribute", "grpc ring")]
-)
-def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
-    run = launch("bench_allreduce.py", workers=2, cluster=cluster, oversubscribe=True, **FEW)
-    result = run.result
-    assert COMMON < set(result) and result["script"] == "bench_allreduce.py"
-    assert (result["library"], result["backend"]) == (library, backend)
-    assert (result["ranks"], result["hosts"]) == (2, 1)
-    assert result["transport"].startswith("loopback")
-    # Each of two ranks brings a whole number to an all-gather: 8 bytes are the fewest.
-    assert [(point["operation"], point["size_bytes"]) for point in result["points"]] == [
-        *((operation, size) for operation in ("all_reduce", "broadcast") for size in SIZES),
-        ("all_gather", 8),
-        ("all_gather", 65536),
-    ]
-    check_times(result["points"], 4)
-    check_events(run, 3 * 8)
-    assert len(bandwidths(run)) == 8 and "all_gather" in plot_bandwidth(run).alt
+@pytest.fixture
+def measured(nothing_left):
+    def run(script):
+        run = launch(script, workers=2, oversubscribe=True, **FEW)
+        result = run.result
+        assert COMMON < set(result) and result["script"] == script
+        assert (result["ranks"], result["hosts"]) == (2, 1)
+        assert result["transport"].startswith("loopback")
+        assert [point["size_bytes"] for point in result["points"]] == SIZES
+        check_times(result["points"], 4)
+        return run
+
+    return run
+
+
+def test_all_reduces_and_bare_messages_of_two_ranks(measured):
+    run, bare = measured("bench_allreduce.py"), measured("bench_p2p.py")
+    check_events(run, 3 * len(SIZES))
+    check_events(bare, len(SIZES))
+    assert run.result["backend"] == "gloo" and {tuple(point["pair"]) for point in bare.result["points"]} == {(0, 1)}
+    assert "gloo, 2 ranks" in plot_bandwidth(run).alt
+    fit = fit_runs([run])
+    assert str(fit) in plot_fit(run, fit, bare).alt

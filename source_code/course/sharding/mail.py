@@ -18,7 +18,7 @@ class Mail:
     def __init__(self, rank: int):
         self._rank, self._arrivals, self._unread = rank, SimpleQueue(), {}
         self._others = {}
-        for other, connection in connect(interface_between_ranks(None)).items():
+        for other, connection in connect(interface_between_ranks()).items():
             connection.setblocking(True)  # a message may take any time: the sender computes
             self._others[other] = Connection(connection.detach())
             Thread(target=self._read, args=[self._others[other]], daemon=True).start()

@@ -17,12 +17,10 @@ from ddl.text import plural
 ITEM_BYTES = 4  # of float32, the type of all messages
 LEAST_REPEATS = 3
 FLAT = "flat"  # baseline of hierarchical_allreduce.py
+HIERARCHICAL = "hierarchical"
 VARIANTS = {
     FLAT: "Horovod's own all-reduce: one ring, host by host",
-    "ring": "the same ring over sockets",
-    "crossing ring": "a ring over sockets that changes the host at every step",
-    "hierarchical": "reduce-scatter in each host, all-reduce between hosts, all-gather in each",
-    "leaders": "all-reduce in each host, all-reduce between one rank of each, broadcast in each",
+    HIERARCHICAL: "reduce-scatter in each host, all-reduce between hosts, all-gather in each",
 }
 
 # Parts of a training step, in order. Waiting and communication are both inside the all-reduce.
@@ -45,7 +43,6 @@ def parser(description: str, **defaults) -> options.Parser:
     add("--repeats", type=Integer(), default=200, metavar="N", help="maximum number of repeats of each size")
     budget = f"seconds to spend on each size (but at least {LEAST_REPEATS} repeats)"
     add("--seconds", type=Number(above=0), default=0.5, help=budget)
-    add("--interface", metavar="NAME", help="network interface to use, such as eth0")
     ours.set_defaults(**defaults)
     return ours
 
@@ -56,8 +53,6 @@ def parse(parser, arguments):
     try:
         sizes(config)
         nccl_settings(getattr(config, "nccl", ()))
-        if config.interface:
-            address(config.interface)
     except BenchError as error:
         parser.error(str(error))
     return config
@@ -156,8 +151,8 @@ def address(interface: str) -> str:
     interfaces = addresses()
     if interface not in interfaces:
         raise BenchError(
-            f"--interface {interface}: there is none with an IPv4 address on this "
-            f"host; there are: {', '.join(sorted(interfaces))}"
+            f"this host has no network interface {interface} with an IPv4 address; "
+            f"there are: {', '.join(sorted(interfaces))}"
         )
     return interfaces[interface]
 
@@ -167,14 +162,10 @@ def link_bytes(variant: str, size_bytes: float, hosts: int, ranks_per_host: int)
 
     A ring of N ranks passes on 2 (N − 1)/N of the message from each rank to the next (Patarasuk & Yuan 2009, "Bandwidth
     optimal all-reduce algorithms for clusters of workstations", section 3.2: N − 1 steps of reduce-scatter and as many
-    of all-gather, of 1/N of the message each). How much of it leaves a host depends on the order: the next rank is on
-    another host for one of its ranks, or for all. In a hierarchy, a ring has one rank per host: there are n rings, each
-    with 1/n of the message, or one with all of it. N is `hosts` × n, and n `ranks_per_host`.
+    of all-gather, of 1/N of the message each). For one rank of a host, the next is on another host. In a hierarchy,
+    each of the n parts of the message has a ring with one rank of each host. N is `hosts` × n, n is `ranks_per_host`.
     """
-    ranks = hosts * ranks_per_host
-    round_ = 2 * (ranks - 1) / ranks * size_bytes
-    if variant == "crossing ring":
-        return ranks_per_host * round_ if hosts > 1 else 0.0
-    if variant in ("hierarchical", "leaders"):
+    if variant == HIERARCHICAL:
         return 2 * (hosts - 1) / hosts * size_bytes
-    return round_ if hosts > 1 else 0.0
+    ranks = hosts * ranks_per_host
+    return 2 * (ranks - 1) / ranks * size_bytes if hosts > 1 else 0.0

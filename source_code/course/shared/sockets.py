@@ -11,9 +11,9 @@ from course.shared.bench import address
 PATIENCE_S = 60.0  # timeout for another rank to connect or answer
 
 
-def interface_between_ranks(chosen: str | None) -> str:
-    """Return the network interface: the chosen one, or loopback inside a host and Horovod's between hosts."""
-    return chosen or ("lo" if hvd.cross_size() == 1 else os.environ.get("HOROVOD_GLOO_IFACE", ""))
+def interface_between_ranks() -> str:
+    """Return the network interface: loopback inside a host, and Horovod's between hosts."""
+    return "lo" if hvd.cross_size() == 1 else os.environ.get("HOROVOD_GLOO_IFACE", "")
 
 
 @functools.cache

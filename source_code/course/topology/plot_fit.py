@@ -3,7 +3,7 @@
 import numpy
 
 from course.shared.figure import GRAY, Figure, look, styled
-from course.topology.prediction import points
+from course.topology.prediction import timed
 
 
 @styled
@@ -13,14 +13,10 @@ def plot_fit(measured, fits, messages=None) -> Figure:
     With `messages`, a run of `bench_p2p.py`, also draw what a ring's messages take through sockets alone.
     """
     fits = list(fits) if not hasattr(fits, "algorithm") else [fits]
-    timed = {
-        point["size_bytes"]: point["seconds"]
-        for point in measured.result["points"]
-        if point["operation"] == "all_reduce"
-    }
-    size_bytes = numpy.array(sorted(size for size, _ in points(measured)), float)
+    points = timed(measured)
+    size_bytes = numpy.array(list(points), float)
     seconds, low, high = (
-        numpy.array([timed[size][key] for size in size_bytes], float) for key in ("median", "low", "high")
+        numpy.array([times[key] for times in points.values()], float) for key in ("median", "low", "high")
     )
     figure = Figure(9.0, 5.2)
     times, errors = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -33,9 +29,8 @@ def plot_fit(measured, fits, messages=None) -> Figure:
         errors.plot(size_bytes, 100 * (one(size_bytes) / seconds - 1), linestyle="", **look(index, "color", "marker"))
     if messages:
         ranks = measured.result["ranks"]
-        sockets = [point for point in messages.result["points"] if point["path"] == "tcp"]
-        bare = [2e6 * (ranks - 1) * point["seconds"]["median"] for point in sockets]
-        sizes = [ranks * point["size_bytes"] for point in sockets]
+        bare = [2e6 * (ranks - 1) * point["seconds"]["median"] for point in messages.result["points"]]
+        sizes = [ranks * point["size_bytes"] for point in messages.result["points"]]
         times.plot(sizes, bare, ".:", color=GRAY, label="a ring's messages through sockets alone")
     errors.axhline(0, color=GRAY, linewidth=1)
     times.set(xscale="log", yscale="log", ylabel="all-reduce, µs")

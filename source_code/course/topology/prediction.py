@@ -76,16 +76,19 @@ def slowest(times, ranks=None) -> float:
     return float((values * numpy.diff(below, prepend=0.0)).sum())
 
 
-def points(run) -> list[tuple[int, float]]:
-    """Return (bytes, median seconds) of a run's all-reduces, measured by `bench_allreduce.py`, for `cost.fit`."""
-    found = [
-        (point["size_bytes"], point["seconds"]["median"])
-        for point in _result(run).get("points", ())
-        if point.get("operation") == "all_reduce" and point["size_bytes"]
-    ]
-    if not found:
+def timed(run) -> dict[int, dict]:
+    """Return a run's all-reduces, measured by `bench_allreduce.py`: {bytes: median and quartiles in seconds}.
+
+    Raises InputError for a run of another script, or without a result.
+    """
+    if _result(run).get("script") != "bench_allreduce.py":
         raise InputError(f"run {run.name!r} has no all-reduce times: use a run of bench_allreduce.py")
-    return found
+    return {point["size_bytes"]: point["seconds"] for point in run.result["points"]}
+
+
+def points(run) -> list[tuple[int, float]]:
+    """Return (bytes, median seconds) of a run's all-reduces, for `cost.fit`; see `timed`."""
+    return [(size_bytes, seconds["median"]) for size_bytes, seconds in timed(run).items()]
 
 
 def fit_runs(runs) -> cost.Fit:

@@ -57,14 +57,13 @@ def test_the_slowest_of_two_dice_and_of_what_is_drawn():
 
 
 def test_points_come_from_all_reduces_of_a_run():
-    made = [
-        {"operation": operation, "size_bytes": size, "seconds": {"median": size / 1e6}}
-        for operation in ("all_reduce", "broadcast")
-        for size in (4, 8)
-    ]
-    assert points(run(points=made)) == [(4, 4e-6), (8, 8e-6)]
+    made = [{"size_bytes": size, "seconds": {"median": size / 1e6}} for size in (4, 8)]
+    assert points(run(script="bench_allreduce.py", points=made)) == [(4, 4e-6), (8, 8e-6)]
     failed = SimpleNamespace(name="x", state="failed", result=None)
-    for wrong, message in ((run(points=made[2:]), "no all-reduce times"), (failed, "no result: it is failed")):
+    for wrong, message in (
+        (run(script="bench_p2p.py", points=made), "no all-reduce times"),
+        (failed, "no result: it is failed"),
+    ):
         with pytest.raises(ValueError, match=message):
             points(wrong)
     for wrong, message in ((run(ranks=2), 'with model="cnn"'), (computing(), "2 ranks need a fit")):

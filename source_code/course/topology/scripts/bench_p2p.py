@@ -1,122 +1,65 @@
-"""Benchmark of latency and bandwidth between pairs of ranks, for message sizes from 4 B to 256 MiB.
+"""Benchmark of latency and bandwidth of sockets between pairs of ranks, for message sizes from 4 B to 256 MiB.
 
     ddl run --workers 2 bench_p2p.py
-    ddl run --workers 2 bench_p2p.py --paths tcp shared_memory --sizes 4 4096 4194304
+    ddl run --workers 2 bench_p2p.py --sizes 4 4096 4194304
 
 Two ranks send a message back and forth while all others wait; the one-way time is half a round trip. N ranks make
 N (N − 1) / 2 pairs, one after another: use --seconds 0.05 if there are many.
-
-tcp            a socket, on the interface that --interface names
-shared_memory  both copy through memory that they share: on the same host only, and as fast as the
-               processor's caches where a message fits into them
-horovod        a Horovod broadcast in each direction, in a process set of the two ranks
 """
 
 from course.shared import bench
 from course.training.options import run
 
-PATHS = ("tcp", "shared_memory", "horovod")
-
 
 def parse_args(arguments=None):
-    ours = bench.parser(__doc__)
-    ours.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS))
-    return bench.parse(ours, arguments)
+    return bench.parse(bench.parser(__doc__), arguments)
 
 
 if __name__ == "__main__":
     config = parse_args()  # before the slow imports, to report wrong options at once
 
 import itertools
-import os
 import time
 
 import horovod.tensorflow as hvd
+import numpy as np
 import tensorflow as tf
 
 from course.shared.bench import BenchError, link, refuse_what_does_not_fit, repeats, sizes, timing
-from course.shared.sockets import interface_between_ranks
-from course.topology.channels import Broadcast, SharedMemory, Socket, barrier
+from course.shared.sockets import connect, interface_between_ranks
 from course.training.training_log import Writer
 
-CHANNELS = {"tcp": Socket, "shared_memory": SharedMemory, "horovod": Broadcast}
 WARM_UP = 3  # round trips of each size
-COPIES = 5  # copies of a message in a rank's memory, at most
+COPIES = 2  # of a message in a rank's memory: one to send, one to receive
 
 
 def main(config):
     to_measure = sizes(config)
-    if config.interface:
-        os.environ["HOROVOD_GLOO_IFACE"] = config.interface
 
-    # Horovod: initialize. Process sets are added for each pair.
-    os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+    # Horovod: initialize.
     hvd.init()
-    rank, ranks = hvd.rank(), hvd.size()
     tf.config.set_visible_devices([], "GPU")  # messages stay in host memory
+    rank, ranks, hosts = hvd.rank(), hvd.size(), hvd.cross_size()
+    if ranks == 1:
+        raise BenchError("one rank has nobody to send to: launch it with workers=2")
     refuse_what_does_not_fit(max(to_measure), COPIES, min(2, hvd.local_size()))
-
-    nodes = hvd.allgather_object(hvd.cross_rank())
+    interface = interface_between_ranks()
+    connections = connect(interface)
     pairs = list(itertools.combinations(range(ranks), 2))
-    near = [pair for pair in pairs if nodes[pair[0]] == nodes[pair[1]]]
-    wanted = {path: near if path == "shared_memory" else pairs for path in config.paths}
-    between = [(path, pair) for path in wanted for pair in wanted[path]]
-    if not between:
-        alone = "needs two ranks: launch it with workers=2"
-        why = alone if ranks == 1 else "no two ranks are on the same host"
-        raise BenchError(f"--paths {' '.join(config.paths)}: nothing to measure, because {why}")
 
     # Horovod: write on rank 0 only.
     writer, points = Writer(rank == 0), []
-    writer.event("start", steps=len(between) * len(to_measure), world=ranks)
-    if len(near) < len(pairs) and "shared_memory" in config.paths:
-        writer.event("note", message=f"shared memory: {len(near)} of {len(pairs)} pairs are on the same host")
-    for point in measured(between, to_measure, config):
+    writer.event("start", steps=len(pairs) * len(to_measure), world=ranks)
+    for pair, size in itertools.product(pairs, to_measure):
+        point = {"pair": list(pair), "size_bytes": size, **round_trips(connections, pair, size, config)}
         points.append(point)
         writer.event("step", step=len(points), **point)
         median = f"{1e6 * point['seconds']['median']:,.1f} µs one way, median of {point['repeats']}"
-        writer.print(f"{point['path']} {' to '.join(map(str, point['pair']))}, {point['size_bytes']:,} bytes: {median}")
-    barrier()
-    if rank:
-        return
-    writer.result(
-        config=vars(config),
-        library="horovod",
-        backend=controller(),
-        hosts=len(set(nodes)),
-        ranks=ranks,
-        transport=transport(dict.fromkeys(point["path"] for point in points), config.interface, len(set(nodes))),
-        points=points,
-    )
+        writer.print(f"{pair[0]} to {pair[1]}, {size:,} bytes: {median}")
+    writer.result(config=vars(config), hosts=hosts, ranks=ranks, transport=link(interface, hosts), points=points)
 
 
-def measured(between, to_measure, config):
-    """Yield a point for each path, pair and size."""
-    for path, pair in between:
-        channel = CHANNELS[path](pair, interface_between_ranks(config.interface))
-        for size in to_measure:
-            found = round_trips(channel, pair, size, config)
-            yield {"path": path, "pair": list(pair), "size_bytes": size, **found}
-        channel.close()
-
-
-def transport(paths, interface, hosts):
-    """Return a description of each path's transport."""
-    tcp = link(interface_between_ranks(interface), hosts)
-    words = {
-        "tcp": tcp,
-        "shared_memory": "memory of this host",
-        "horovod": f"{controller()}, {tcp if controller() == 'gloo' else 'MPI chooses'}",
-    }
-    return "; ".join(f"{path}: {words[path]}" for path in paths)
-
-
-def controller():
-    """Return the backend of Horovod's operations on host memory."""
-    return "mpi" if hvd.mpi_enabled() else "gloo"
-
-
-def round_trips(channel, pair, size_bytes, config):
+def round_trips(connections, pair, size_bytes, config):
     """Time messages back and forth between a pair; return repeats and times of one way.
 
     Every rank calls this; ranks outside the pair wait. Raises RuntimeError if the received data differ.
@@ -124,22 +67,23 @@ def round_trips(channel, pair, size_bytes, config):
     rank, seconds = hvd.rank(), [0.0]
     if rank in pair:
         first, other = rank == pair[0], sum(pair) - rank
-        message, buffer = channel.message(size_bytes, 1 + rank % 255), channel.message(size_bytes, 0)
+        connection = connections[other]
+        message, buffer = np.full(size_bytes, 1 + rank % 255, np.uint8), np.zeros(size_bytes, np.uint8)
 
     def send_and_receive(count):
         seconds = []
         for _ in range(count):
             start = time.perf_counter()
             if first:
-                channel.send(message)
-            received = channel.receive(buffer)
+                connection.sendall(message)
+            receive(connection, buffer)
             if not first:
-                channel.send(message)
+                connection.sendall(message)
             seconds.append((time.perf_counter() - start) / 2)
-        if {int(received[0]), int(received[-1])} != {1 + other % 255}:
+        if {int(buffer[0]), int(buffer[-1])} != {1 + other % 255}:
             raise RuntimeError(
                 f"{size_bytes:,} bytes from rank {other} arrived at rank {rank} as "
-                f"{int(received[0])} … {int(received[-1])}, not as {1 + other % 255}"
+                f"{int(buffer[0])} … {int(buffer[-1])}, not as {1 + other % 255}"
             )
         return seconds
 
@@ -150,6 +94,16 @@ def round_trips(channel, pair, size_bytes, config):
     if rank in pair:
         seconds = send_and_receive(count)
     return hvd.broadcast_object({"repeats": count, "seconds": timing(seconds)}, root_rank=pair[0], name="measured")
+
+
+def receive(connection, buffer):
+    """Fill the buffer with what arrives."""
+    view, received = memoryview(buffer), 0
+    while received < len(view):
+        count = connection.recv_into(view[received:])
+        if not count:
+            raise ConnectionError("the other rank closed its end of the socket: its log, or its error file, says why")
+        received += count
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""Benchmark of all-reduce variants over hosts with a slow network between them.
+"""Benchmark of a flat and a hierarchical all-reduce over hosts with a slow network between them.
 
     ddl run --site containers/sites/two-hosts.toml --workers 4 hierarchical_allreduce.py
     ddl run --workers 8 --nodes 2 hierarchical_allreduce.py --max-bytes 67108864   # on a cluster
 
-The variants are Horovod's ring; a ring over plain sockets, once host by host and once alternating between hosts; and
-two hierarchies of Horovod's operations, which reduce inside each host first to send less between hosts. They run in
-turns in one job. Each result is compared with Horovod's, number by number. The traffic comes from the counters of the
-hosts' interfaces.
+The flat one is Horovod's own ring. The hierarchy consists of Horovod's operations, and reduces inside each host first
+to send less between hosts. Both run in turns in one job, and their results are compared, number by number. The traffic
+comes from the counters of the hosts' interfaces.
 """
 
 from course.shared import bench
-from course.shared.bench import FLAT, VARIANTS
+from course.shared.bench import FLAT, HIERARCHICAL, VARIANTS
 from course.training.options import run
 
 
@@ -22,7 +21,6 @@ if __name__ == "__main__":
     config = parse_args()  # before the slow imports, to report wrong options at once
 
 import os
-import select
 import time
 from functools import partial
 
@@ -31,11 +29,10 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from course.shared.bench import link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
-from course.shared.sockets import PATIENCE_S, connect
-from course.topology.channels import barrier
+from course.shared.bench import link, link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
+from course.shared.sockets import interface_between_ranks
 from course.training.training_log import Writer
-from ddl.records.network import RATE, link_made_here
+from ddl.records.network import RATE
 
 WARM_UP = 2  # turns of each size
 LEAST = 5  # minimal rounds, for the quartiles
@@ -56,7 +53,7 @@ def main(config):
             "site=hosts.site(), this machine simulates two hosts, if permitted."
         )
     refuse_what_does_not_fit(max(to_measure), COPIES, each)
-    variants = Variants(config.interface)
+    variants = Variants()
 
     writer = Writer(rank == 0)
     writer.event("start", steps=len(to_measure), world=ranks)
@@ -71,8 +68,6 @@ def main(config):
     rate = os.environ.get(RATE)
     writer.result(
         config=vars(config),
-        library="horovod",
-        backend="gloo",
         transport=variants.transport,
         rate_mbit=int(rate) if rate else None,
         hosts=hvd.cross_size(),
@@ -89,17 +84,17 @@ def whole(size_bytes, ranks_per_host):
 
 
 def measure(variants, size_bytes, config):
-    """Time all variants in turns on messages of one size; return their points."""
-    values, right = numbers_to_add(size_bytes)
+    """Time both variants in turns on messages of one size; return their points."""
+    # Small integers, whose sums are exact in any order.
+    values = np.random.default_rng(hvd.rank()).integers(-1000, 1000, size_bytes // ITEM.itemsize).astype(ITEM)
     message = tf.constant(values)
-    for variant in VARIANTS:
-        check(variant, variants.act(variant, message), right)
+    if not np.array_equal(variants.act(HIERARCHICAL, message), variants.act(FLAT, message)):
+        raise RuntimeError(f"on rank {hvd.rank()} the hierarchical sum of {size_bytes:,} bytes is not the flat one")
     figures = in_turns([partial(variants.timed, variant, message) for variant in VARIANTS], config)
     seconds = figures[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
     sent = figures[..., 1].max(axis=0)  # from the host that sent most
     return [
         {
-            "operation": "all_reduce",
             "variant": variant,
             "size_bytes": size_bytes,
             "repeats": len(seconds),
@@ -112,21 +107,6 @@ def measure(variants, size_bytes, config):
         }
         for column, variant in enumerate(VARIANTS)
     ]
-
-
-def numbers_to_add(size_bytes):
-    """Return this rank's values of a message, and their sum over all ranks."""
-    # Small integers, whose sums are exact in any order.
-    values = np.random.default_rng(hvd.rank()).integers(-1000, 1000, size_bytes // ITEM.itemsize).astype(ITEM)
-    return values, hvd.allreduce(tf.constant(values), op=hvd.Sum, name=f"right.{size_bytes}").numpy()
-
-
-def check(name, result, right):
-    """Raise RuntimeError if a result differs from Horovod's all-reduce."""
-    if not np.array_equal(result, right):
-        raise RuntimeError(
-            f"{name}: on rank {hvd.rank()} the sum of {right.nbytes:,} bytes is not that of Horovod's own all-reduce"
-        )
 
 
 def in_turns(tasks, config):
@@ -146,92 +126,38 @@ def gather(values):
     return hvd.allgather(tf.constant(values, tf.float64), name="measured").numpy()
 
 
-def ring(mesh, total, order):
-    """Send only to the next rank in `order`: first to sum the pieces, then to pass them on."""
-    position = order.index(mesh.rank)
-    right, left = order[(position + 1) % mesh.ranks], order[position - 1]
-    pieces = np.array_split(total, mesh.ranks)
-    for step in range(2 * (mesh.ranks - 1)):
-        piece = pieces[(position - step - 1) % mesh.ranks]
-        received = mesh.exchange(right, pieces[(position - step) % mesh.ranks], left, piece)
-        piece[:] = piece + received if step < mesh.ranks - 1 else received
-    return total
-
-
-class Mesh:
-    """Connections from this rank to all others."""
-
-    def __init__(self, interface):
-        self.rank, self.ranks = hvd.rank(), hvd.size()
-        self.to = connect(interface)
-        for connection in self.to.values():
-            connection.setblocking(False)
-
-    def exchange(self, to, piece, source, like):
-        """Send a piece to one rank while receiving one of known size from another; return it."""
-        received = np.empty_like(like)
-        out, room = bytes_of(piece), bytes_of(received)
-        while out or room:
-            readable, writable, _ = select.select(
-                [self.to[source]] if room else [], [self.to[to]] if out else [], [], PATIENCE_S
-            )
-            if not readable and not writable:
-                raise TimeoutError(f"rank {self.rank} waited {PATIENCE_S:g} s for ranks {to} and {source}")
-            if writable:
-                out = out[writable[0].send(out) :]
-            if readable:
-                count = readable[0].recv_into(room)
-                if not count:
-                    raise ConnectionError(f"rank {source} is gone: its log, or its error file, says why")
-                room = room[count:]
-        return received
-
-
-def bytes_of(array):
-    """Return an array's memory as bytes, including an empty array's."""
-    return memoryview(array).cast("B") if array.size else memoryview(b"")
-
-
 class Variants:
-    """All variants, ready to use.
+    """Both all-reduces, ready to use."""
 
-    `interface` leads to the other hosts; the default is Horovod's.
-    """
-
-    def __init__(self, interface=None):
+    def __init__(self):
         rank, ranks, each = hvd.rank(), hvd.size(), hvd.local_size()
         by_host = [list(range(first, first + each)) for first in range(0, ranks, each)]
-        across = [list(ranks_) for ranks_ in zip(*by_host, strict=True)]
         inside = [hvd.add_process_set(ranks_) for ranks_ in by_host]
-        between = [hvd.add_process_set(ranks_) for ranks_ in across]
+        between = [hvd.add_process_set(list(ranks_)) for ranks_ in zip(*by_host, strict=True)]
         self.inside, self.between = inside[rank // each], between[rank % each]
-        self.leads = rank % each == 0
-        self.leader = by_host[rank // each][0]
-        self.interface = interface or os.environ["HOROVOD_GLOO_IFACE"]
-        self.transport = link_made_here() or f"TCP over {self.interface}"
-        self.mesh = Mesh(self.interface)
-        self.orders = {"ring": list(range(ranks)), "crossing ring": [rank_ for ranks_ in across for rank_ in ranks_]}
+        self.interface = interface_between_ranks()
+        self.transport = link(self.interface)
         self.functions = {}
 
     def timed(self, variant, message):
         """Run one all-reduce; return its seconds and the bytes that this host sent meanwhile."""
-        barrier()
+        self.barrier()
         before = self.sent_bytes()
         start = time.perf_counter()
         self.act(variant, message)
         seconds = time.perf_counter() - start
-        barrier()  # or another rank of this host might still be sending
+        self.barrier()  # or another rank of this host might still be sending
         return seconds, self.sent_bytes() - before
+
+    def barrier(self):
+        hvd.allreduce(tf.zeros([1]), name="barrier")
 
     def act(self, variant, message):
         """Run one all-reduce; return the sum, an array."""
-        if variant in self.orders:
-            return ring(self.mesh, message.numpy().copy(), self.orders[variant])
         key = variant, message.shape[0]
         if key not in self.functions:
-            self.functions[key] = tf.function(
-                {FLAT: self.flat, "hierarchical": self.hierarchical, "leaders": self.leaders}[variant], autograph=False
-            )
+            act = {FLAT: self.flat, HIERARCHICAL: self.hierarchical}[variant]
+            self.functions[key] = tf.function(act, autograph=False)
         return self.functions[key](message).numpy()
 
     def flat(self, message):
@@ -242,13 +168,6 @@ class Variants:
         part = hvd.reducescatter(message, op=hvd.Sum, process_set=self.inside, name=f"{name}.in")
         part = hvd.allreduce(part, op=hvd.Sum, process_set=self.between, name=f"{name}.between")
         return hvd.allgather(part, process_set=self.inside, name=f"{name}.out")
-
-    def leaders(self, message):
-        name = f"leaders.{message.shape[0]}"
-        total = hvd.allreduce(message, op=hvd.Sum, process_set=self.inside, name=f"{name}.in")
-        if self.leads:
-            total = hvd.allreduce(total, op=hvd.Sum, process_set=self.between, name=f"{name}.between")
-        return hvd.broadcast(total, self.leader, process_set=self.inside, name=f"{name}.out")
 
     def sent_bytes(self):
         """Return the bytes that this host's interface has sent so far, by its own counter."""
