@@ -14,7 +14,7 @@ _MODULES = {
     ),
     "convergence.plot_critical": "plot_critical_batch plot_differences plot_tasks plot_tuning",
     "gradients.plot_descent": "slider plot_descent plot_training plot_spread plot_best_rate plot_exchange plot_ring",
-    "gradients.plot_sgd": "plot_settled plot_map plot_one_step",
+    "gradients.plot_sgd": "plot_map plot_one_step",
     "gradients.plot_cost": "plot_cost",
     "multi_gpu.plot_efficiency": "plot_scaling plot_step_times plot_payoff plot_timeline",
     "multi_gpu.plot_failures": "plot_lost_share",

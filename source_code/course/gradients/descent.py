@@ -6,7 +6,7 @@ A data set is a sequence of points ``(x, y)``, and its loss is the mean squared 
     w  →  (1 - 2 lr mean(x²)) w + 2 lr mean(x y)
 
 A pass over all batches is also a straight line, whose slope is the product of those factors. Training diverges
-depending only on that product, which does not contain `y`; it settles at the line's fixed point, which does.
+depending only on that product, which does not contain `y`.
 """
 
 from dataclasses import dataclass
@@ -91,16 +91,6 @@ def pass_factor(lr, batches):
     The product of ``1 - 2 lr mean(x²)`` over the batches. Training diverges if its absolute value is above 1.
     """
     return float(numpy.prod([1 - 2 * lr * numpy.mean(x * x) for x, _ in map(_columns, batches)]))
-
-
-def cycle(lr, batches):
-    """Return the limit cycle of training: the weight after each batch of a pass, float, shape (len(batches),).
-
-    If training diverges, it moves away from this cycle. NaN if `pass_factor` is 1.
-    """
-    slope, offset = pass_factor(lr, batches), descend(0.0, lr, batches, len(batches))[-1]
-    fixed = offset / (1 - slope) if slope != 1 else numpy.nan
-    return descend(fixed, lr, batches, len(batches))[1:]
 
 
 def rate_limit(data):

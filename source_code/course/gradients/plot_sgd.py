@@ -1,4 +1,4 @@
-"""Figures of training on random batches, computed by `sgd` and partly simulated."""
+"""Figures of training on random batches, computed by `sgd`."""
 
 import math
 from collections.abc import Sequence
@@ -6,38 +6,10 @@ from collections.abc import Sequence
 import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
 
-from course.gradients import descent, sgd
+from course.gradients import sgd
 from course.shared.figure import COLORS, GRAY, Figure, look, styled
 
 OUTCOMES = {"settles narrowly": COLORS[2], "settles widely": COLORS[6], "diverges": COLORS[1]}
-
-
-@styled
-def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 1600, tried: int = 400) -> Figure:
-    """Draw a training from the best weight at each of some (rate, batch size), over the samples seen.
-
-    The band is the computed spread; the title also has the spread of `tried` simulations.
-    """
-    figure = Figure(9.5, 3.6)
-    panels = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
-    best, texts = descent.best_weight(data), []
-    for index, (panel, (lr, size)) in enumerate(zip(panels, settings, strict=True)):
-        spread = sgd.settled_spread(lr, size, data)
-        weights = sgd.trainings(best, lr, size, data, samples // size, tried)
-        measured = weights[:, -1].std()
-        panel.axhspan(best - spread, best + spread, color=look(index)["color"], alpha=0.25, linewidth=0)
-        panel.plot(size * numpy.arange(weights.shape[1]), weights[0], linewidth=0.9, **look(index, "color"))
-        panel.axhline(best, color=GRAY, linestyle=":")
-        panel.set(
-            xlim=(0, samples),
-            xlabel="samples seen",
-            title=f"rate {lr:.4g}, batches of {size}\nspread {spread:.3f}, tried {measured:.3f}",
-        )
-        panel.set_xticks([0, samples // 2, samples])
-        texts.append(f"rate {lr:.4g}, batches of {size}: {spread:.3f} computed, {measured:.3f} tried")
-    panels[0].set_ylabel("weight w")
-    figure.alt = f"How far the weight strays from the best one, {best:.4g}: its spread. {'; '.join(texts)}."
-    return figure
 
 
 @styled

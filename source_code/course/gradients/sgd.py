@@ -96,15 +96,3 @@ def steps_to(target: float, w: float, lr, size: float, data):
     """
     reached = excess_losses(w, lr, size, data, MOST) <= target
     return numpy.where(reached.any(axis=0), reached.argmax(axis=0), numpy.inf)[()]
-
-
-def trainings(w: float, lr: float, size: int, data, steps: int, count: int, seed: int = 0):
-    """Train `count` times from `w`, each on its own random batches: the weights, float, shape (count, steps + 1)."""
-    x, y = numpy.asarray(data, float).T
-    random = numpy.random.default_rng(seed)
-    weights = [numpy.full(count, float(w))]
-    for _ in range(steps):
-        drawn = random.integers(len(x), size=(count, _batch(size)))
-        before = weights[-1][:, None]
-        weights.append(weights[-1] - lr * numpy.mean(2 * x[drawn] * (before * x[drawn] - y[drawn]), axis=1))
-    return numpy.array(weights).T

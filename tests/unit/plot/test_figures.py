@@ -30,7 +30,6 @@ FIGURES = {
     "best rate": lambda: plot.plot_best_rate(MANY, (0, 1.5), (1, 8), draws=500),
     "exchange": lambda: plot.plot_exchange([descent.exchange(0, 0.1, [EASY, NOISY])]),
     "ring": lambda: plot.plot_ring(3),
-    "settled": lambda: plot.plot_settled(MANY, [(0.002, 1), (0.008, 4)], samples=80, tried=20),
     "map": lambda: plot.plot_map(MANY, (1, 2, 4), 0.002),
     "one step": lambda: plot.plot_one_step((2, 4)),
     "minima": lambda: plot.plot_minima(),
