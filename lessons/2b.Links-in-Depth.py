@@ -296,19 +296,8 @@ assert near(staged_gb_per_s(5, 2), 10 / 7)
 # %% [markdown]
 # ## 3. The best ring, and several at once
 #
-# **Predict first.** Go round the DGX-1's GPUs in the best order. How many times as fast
-# is its slowest hop as in the order 0, 1, 2, ... 7?
-
-# %% tags=["demo"]
-guess_order = None  # times as fast
-
-# %% tags=["demo"]
-best = [gpus[place] for place in (0, 3, 2, 1, 5, 6, 7, 4)]
-slow = [min(gb_per_s[ring[i - 1], ring[i]] for i in range(8))
-        for ring in (best, gpus)]
-compare_guess(guess_order, slow[0] / slow[1], "times as fast")
-
-# %% [markdown]
+# A ring is as fast as its slowest hop ([lesson 2](2.System-Topology.ipynb), section 2).
+#
 # **Question 4** (3 points)
 #
 # Write `best_ring(gpus, gb_per_s)`. Of all rings through all of the GPUs (up to
@@ -389,7 +378,7 @@ for names, links, most in cases:
 
 # %% [markdown]
 # Try yours on the DGX-1: `best_ring(gpus, gb_per_s)` finds a ring without a single hop
-# over PCIe.
+# over PCIe. The order 0, 1, 2, ... 7 has two.
 #
 # ### Several rings at once
 #
