@@ -296,7 +296,7 @@ print(f"{count} × alpha: {1e6 * count * fit.alpha_s:,.0f} µs;",
 bare = launch(
     "bench_p2p.py", name="bare messages", workers=workers, **messages
 )
-plot.plot_fit(measured, [fit], bare)
+plot.plot_fit(measured, fit, bare)
 
 # %% [markdown]
 # The dotted line is what a ring's messages take without Horovod: tens of µs, where

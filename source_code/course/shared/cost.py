@@ -109,9 +109,8 @@ def terms(algorithm: str, ranks: int):
 
 @dataclass(frozen=True)
 class Fit(Link):
-    """Alpha and beta fitted to measured times of an algorithm."""
+    """Alpha and beta fitted to measured times of ring all-reduces."""
 
-    algorithm: str
     ranks: tuple[int, ...]  # per point
     size_bytes: tuple[float, ...]
     seconds: tuple[float, ...]
@@ -129,9 +128,7 @@ class Fit(Link):
                 f"all points have {self.ranks[0]} ranks, so it is unknown how much of the latency is per message "
                 f"and how much per operation: to predict {ranks} ranks, also measure another number of ranks"
             )
-        return (self.operation_s or 0.0) + ALGORITHMS[self.algorithm](
-            size_bytes, ranks, self.alpha_s, self.beta_s_per_byte
-        )
+        return (self.operation_s or 0.0) + ring(size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
 
     @property
     def residuals(self):
@@ -151,20 +148,20 @@ class Fit(Link):
         speed = "beta too small to see" if numpy.isinf(bandwidth) else f"{bandwidth:.3g} GB/s"
         once = "" if self.operation_s is None else f"{1e6 * self.operation_s:.3g} µs once, "
         return (
-            f"{self.algorithm}: {once}alpha {1e6 * self.alpha_s:.3g} µs, {speed}; half of the "
+            f"ring: {once}alpha {1e6 * self.alpha_s:.3g} µs, {speed}; half of the "
             f"{len(self.seconds)} points within {self.error:.1%}"
         )
 
 
-def fit(points, ranks, algorithm: str = "ring") -> Fit:
-    """Fit alpha and beta of one of `ALGORITHMS` to measured all-reduces.
+def fit(points, ranks) -> Fit:
+    """Fit alpha and beta of a ring to measured all-reduces.
 
     Least squares of the relative errors, with nonnegative factors. With five points or more, the fit is repeated with
     the weights of Huber 1964, "Robust estimation of a location parameter", to limit the influence of outliers.
 
     `points` are (bytes of a rank's data, seconds); `ranks`, two or more, is the same for all points or a sequence. With
-    only one number of ranks, all algorithms are the same straight line, and all latency is attributed to messages.
-    Several numbers distinguish between algorithms, and between latency per message and per operation (``operation_s``).
+    only one number of ranks, all latency is attributed to messages. Several numbers distinguish between latency per
+    message and per operation (``operation_s``).
 
     Raises InputError for fewer than two different sizes, or invalid points.
     """
@@ -176,7 +173,7 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
         raise InputError("points are (bytes, seconds): sizes must be >= 0 and times > 0")
     if (every < 2).any():
         raise InputError("one rank sends nothing: measure with two or more")
-    counts = numpy.array([terms(algorithm, int(number)) for number in every])
+    counts = numpy.array([terms("ring", int(number)) for number in every])
     columns = counts * numpy.stack([numpy.ones(len(points)), size_bytes], axis=1)
     if len(set(every.tolist())) > 1:
         columns = numpy.column_stack([columns, numpy.ones(len(points))])
@@ -187,7 +184,7 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
         typical = max(1.4826 * float(numpy.median(off)), 1e-9)  # estimate of the standard deviation
         weights = numpy.minimum(1, HUBER * typical / numpy.maximum(off, 1e-12))
     alpha, beta, *once = factors.tolist()
-    return Fit(alpha, beta, algorithm, *(tuple(column.tolist()) for column in (every, size_bytes, seconds)), *once)
+    return Fit(alpha, beta, *(tuple(column.tolist()) for column in (every, size_bytes, seconds)), *once)
 
 
 ENOUGH = 5  # minimal number of points for detecting outliers

@@ -7,12 +7,11 @@ from course.topology.prediction import timed
 
 
 @styled
-def plot_fit(measured, fits, messages=None) -> Figure:
-    """Draw a run of `bench_allreduce.py` with one or more fits and, below, each point's relative error.
+def plot_fit(measured, fit, messages) -> Figure:
+    """Draw a run of `bench_allreduce.py` with a fit and, below, each point's relative error.
 
-    With `messages`, a run of `bench_p2p.py`, also draw what a ring's messages take through sockets alone.
+    Also draw what a ring's messages take through sockets alone, from `messages`, a run of `bench_p2p.py`.
     """
-    fits = list(fits) if not hasattr(fits, "algorithm") else [fits]
     points = timed(measured)
     size_bytes = numpy.array(list(points), float)
     seconds, low, high = (
@@ -24,22 +23,18 @@ def plot_fit(measured, fits, messages=None) -> Figure:
     style = {"fmt": "o", "color": "black", "capsize": 3}
     times.errorbar(size_bytes, 1e6 * seconds, yerr=quartiles, label="measured, quartiles", **style)
     curve = numpy.geomspace(max(size_bytes.min(), 1), size_bytes.max(), 200)
-    for index, one in enumerate(fits):
-        times.plot(curve, 1e6 * one(curve), label=one.algorithm, **look(index, "color", "linestyle"))
-        errors.plot(size_bytes, 100 * (one(size_bytes) / seconds - 1), linestyle="", **look(index, "color", "marker"))
-    if messages:
-        ranks = measured.result["ranks"]
-        bare = [2e6 * (ranks - 1) * point["seconds"]["median"] for point in messages.result["points"]]
-        sizes = [ranks * point["size_bytes"] for point in messages.result["points"]]
-        times.plot(sizes, bare, ".:", color=GRAY, label="a ring's messages through sockets alone")
+    times.plot(curve, 1e6 * fit(curve), label="ring", **look(0, "color", "linestyle"))
+    errors.plot(size_bytes, 100 * (fit(size_bytes) / seconds - 1), linestyle="", **look(0, "color", "marker"))
+    ranks = measured.result["ranks"]
+    bare = [2e6 * (ranks - 1) * point["seconds"]["median"] for point in messages.result["points"]]
+    sizes = [ranks * point["size_bytes"] for point in messages.result["points"]]
+    times.plot(sizes, bare, ".:", color=GRAY, label="a ring's messages through sockets alone")
     errors.axhline(0, color=GRAY, linewidth=1)
     times.set(xscale="log", yscale="log", ylabel="all-reduce, µs")
     errors.set(xlabel="bytes of each rank", ylabel="error, %")
     times.legend()
     figure.alt = (
         f"Time of an all-reduce over its size, {len(seconds)} points from {size_bytes[0]:,.0f} "
-        f"bytes in {1e6 * seconds[0]:,.0f} µs to {size_bytes[-1]:,.0f} bytes in {1e6 * seconds[-1]:,.0f} µs. "
-        + "; ".join(map(str, fits))
-        + "."
+        f"bytes in {1e6 * seconds[0]:,.0f} µs to {size_bytes[-1]:,.0f} bytes in {1e6 * seconds[-1]:,.0f} µs. {fit}."
     )
     return figure
