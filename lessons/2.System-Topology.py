@@ -94,7 +94,7 @@ print(dgx.matrix_text().expandtabs(7))
 guess_times = None  # how many times
 
 # %% tags=["demo"]
-speed = topology.links().set_index("link")["gb_per_s"]
+speed = {link["link"]: link["gb_per_s"] for link in topology.links()}
 ratio = speed["NVLink 4, an H100's 18 links"] / speed["1 Gbit/s Ethernet"]
 compare_guess(guess_times, ratio, "times as fast, one direction each")
 

@@ -2,7 +2,7 @@
 
     topology.here()                  # this machine
     topology.load("dgx-a100")        # a recorded one (see `names()`), or a file
-    topology.links()                 # a table of kinds of links with rates and sources
+    topology.links()                 # kinds of links with rates and sources
 
 Recorded topologies are in ``results/reference/topologies/NAME.toml``, written from published facts; the README.md there
 describes the format. Your own file in it is loaded by its path (``load("my-server.toml")``).

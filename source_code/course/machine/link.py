@@ -23,51 +23,18 @@ def pcie_gb_per_s(generation: int, width: int) -> float:
 
 def nvlink_gb_per_s(generation: int) -> float:
     """Return the bandwidth of one NVLink in GB/s per direction."""
-    known = {row["generation"]: row["gb_per_s"] for row in rows() if row.get("generation")}
+    known = {row["generation"]: row["gb_per_s"] for row in links() if row.get("generation")}
     if generation not in known:
         raise TopologyError(f"NVLink {generation}: generations {', '.join(map(str, known))} are known")
     return known[generation]
 
 
 @functools.cache
-def _content():
-    return tomllib.loads((reference_dir() / "links.toml").read_text(encoding="utf-8"))
+def links() -> list[dict]:
+    """Return the links of ``results/reference/links.toml``, in order, as dictionaries.
 
-
-def latencies():
-    """Return each group's approximate time of a small message, and its source: ``{group: {"about", "source"}}``."""
-    return _content()["latency"]
-
-
-def rows():
-    """Return the links of ``results/reference/links.toml`` as dictionaries, in order."""
-    return [{"confirmed": True, "latency": latencies()[row["group"]]["about"], **row} for row in _content()["link"]]
-
-
-def links():
-    """Tabulate kinds of links with their sources.
-
-    ``gb_per_s`` is in GB/s (10^9 bytes a second) per direction, ``both_gb_per_s`` both directions together (the same
-    for memory, which has one bus for both). ``confirmed`` is False if part of the figure has no source.
+    ``gb_per_s`` is nominal, in 10^9 bytes a second and per direction; memory has one bus for both. ``source`` says who
+    published it, and ``confirmed`` is False if part of the figure has no source.
     """
-    from ddl.display.table import Table
-
-    shown = [
-        {
-            "link": (row["link"], "link", ""),
-            "group": (row["group"], "kind", ""),
-            "gb_per_s": (row["gb_per_s"], "GB/s per direction", ",.4g"),
-            "both_gb_per_s": (row["gb_per_s"] * (1 if row["group"] == "memory" else 2), "GB/s both directions", ",.4g"),
-            "latency": (row["latency"], "latency, about", ""),
-            "source": (row["source"], "source", ""),
-            "confirmed": row["confirmed"],
-        }
-        for row in rows()
-    ]
-    return Table.of(
-        shown,
-        "Nominal rates; 1 GB/s is 10^9 bytes per second. Memory has one bus for both directions. "
-        "Latencies are for one product or model of each kind: "
-        + "; ".join(f"{group}: {latency['source']}" for group, latency in latencies().items())
-        + ".",
-    )
+    content = tomllib.loads((reference_dir() / "links.toml").read_text(encoding="utf-8"))
+    return [{"confirmed": True, **row} for row in content["link"]]

@@ -88,7 +88,7 @@ def _nvlinks(count, generation):
 @styled
 def plot_links() -> Figure:
     """Draw the bandwidth of kinds of links in one direction; a star marks figures partly without a source."""
-    rows = link.rows()
+    rows = link.links()
     groups = list(dict.fromkeys(row["group"] for row in rows))
     rows = sorted(rows, key=lambda row: (groups.index(row["group"]), row["gb_per_s"]))
     figure = Figure(WIDTH, 1.0 + 0.21 * len(rows) + 0.12 * len(groups))

@@ -1,4 +1,4 @@
-"""Recorded machines, the table of links, and the command line."""
+"""Recorded machines, kinds of links, and the command line."""
 
 from pathlib import Path
 
@@ -67,17 +67,13 @@ def test_load_by_path_and_unknown_name(tmp_path):
 
 
 def test_links_have_figures_per_direction_and_sources():
-    table = topology.links()
-    figures = table.set_index("link")["gb_per_s"].to_dict()
+    figures = {row["link"]: row["gb_per_s"] for row in topology.links()}
     assert figures["PCIe 5 x16"] == pytest.approx(link.pcie_gb_per_s(5, 16), abs=1e-3)
     assert figures["NVLink 4, an H100's 18 links"] == 18 * link.nvlink_gb_per_s(4) == 450
     assert figures["InfiniBand NDR, 400 Gbit/s"] == 50
-    for row in table.to_dict("records"):
-        factor = 1 if row["group"] == "memory" else 2
-        assert row["both_gb_per_s"] == factor * row["gb_per_s"] > 0
-        assert row["source"] and row["latency"]
+    for row in topology.links():
+        assert row["gb_per_s"] > 0 and row["group"]
         assert row["confirmed"] == ("no source" not in row["source"])
-    assert all(latency["source"] in repr(table) for latency in link.latencies().values())
     with pytest.raises(TopologyError, match="NVLink 9: generations 1, 2, 3, 4, 5 are known"):
         link.nvlink_gb_per_s(9)
 
