@@ -214,9 +214,6 @@ own = pd.DataFrame([e.gradients for e in exchanges]).add_prefix("worker ")
 rest = pd.DataFrame(exchanges)[["w", "average", "after"]]
 own.join(rest).round(4)
 
-# %% tags=["demo"]
-plot.plot_exchange(exchanges)
-
 # %% [markdown]
 # **Predict first.** In which cases do two workers take the same step as one worker
 # with all points: two and two points of `noisy`; one and three; or two and two, with

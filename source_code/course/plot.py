@@ -13,7 +13,7 @@ _MODULES = {
         "plot_convergence plot_noise_scale plot_schedule plot_batch_size_tradeoff plot_minima"
     ),
     "convergence.plot_critical": "plot_critical_batch plot_differences plot_tasks plot_tuning",
-    "gradients.plot_descent": "slider plot_descent plot_training plot_spread plot_best_rate plot_exchange plot_ring",
+    "gradients.plot_descent": "slider plot_descent plot_training plot_spread plot_best_rate plot_ring",
     "gradients.plot_sgd": "plot_map plot_one_step",
     "gradients.plot_cost": "plot_cost",
     "multi_gpu.plot_efficiency": "plot_scaling plot_step_times plot_payoff plot_timeline",

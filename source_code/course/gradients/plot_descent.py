@@ -169,38 +169,6 @@ def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: 
 
 
 @styled
-def plot_exchange(exchanges) -> Figure:
-    """Draw data-parallel steps (`Exchange`): each worker's gradient, their average, and the weight."""
-    workers = len(exchanges[0].gradients)
-    steps = numpy.arange(1, len(exchanges) + 1)
-    figure = Figure(9.0, 3.8)
-    panel, weight = figure.subplots(1, 2, width_ratios=(3, 2))
-    width = 0.8 / workers
-    for worker in range(workers):
-        panel.bar(
-            steps + (worker - (workers - 1) / 2) * width,
-            [step.gradients[worker] for step in exchanges],
-            0.9 * width,
-            color=COLORS[worker % len(COLORS)],
-            label=f"worker {worker}",
-        )
-    panel.plot(
-        steps, [step.average for step in exchanges], "k_", markersize=34, markeredgewidth=2, label="average, on all"
-    )
-    panel.axhline(0, color=GRAY, linewidth=1)
-    panel.set(xlabel="step", ylabel="gradient", xticks=steps)
-    panel.legend()
-    weight.plot([0, *steps], [exchanges[0].w, *(step.after for step in exchanges)], "o-k")
-    weight.set(xlabel="step", ylabel="weight w, the same on all", xticks=[0, *steps])
-    figure.alt = f"Data-parallel training with {workers} workers. " + " ".join(
-        f"Step {number}: gradients {', '.join(f'{gradient:.3g}' for gradient in step.gradients)}, average "
-        f"{step.average:.3g}, weight {step.w:.4g} to {step.after:.4g}."
-        for number, step in enumerate(exchanges, start=1)
-    )
-    return figure
-
-
-@styled
 def plot_ring(ranks: int = 4) -> Figure:
     """Draw a ring all-reduce step by step: the number of ranks whose data each chunk contains."""
     states = ring.contributions(ranks)
