@@ -184,22 +184,6 @@ def test_tensorboard_opens_through_the_same_server(course, open_notebook):
     stranger.close()
 
 
-def test_failure_is_shown_cause_first_in_the_browser(course, open_notebook):
-    options = "name='fails', epochs=5, fail_at_epoch=1"
-    tab = open_notebook(course.notebook("fails.ipynb", launching(options)))
-    tab.run_all()
-    tab.page.get_by_role("alert").first.wait_for(timeout=60_000)
-    saved = tab.wait_until_idle(30)
-    text = tab.page.get_by_role("alert").first.inner_text()
-    parts = ("rank 1 of 2", "Traceback", "in diverge", "<b>not markup</b>", "rank-1.log")
-    positions = [text.index(part) for part in parts]
-    assert positions == sorted(positions)
-    assert "horovodrun" not in text and "run_commandline" not in text
-    assert saved.errors[0].startswith("RunFailed: ")
-    assert not tab.widens_the_page()
-    tab.screenshot("failed")
-
-
 LOOPS = """from pathlib import Path
 def double(x):
     while Path('endless').exists(): pass

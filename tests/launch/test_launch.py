@@ -134,17 +134,6 @@ def test_simultaneous_runs_do_not_interfere(script, nothing_left):
     assert [run.id for run in runs()] == sorted(run.id for run in both)
 
 
-def test_run_can_be_stopped_from_another_process(script, nothing_left):
-    run = launch(script("import time; time.sleep(600)"), wait=False, oversubscribe=True)
-    until(lambda: run.state == "running")
-    code = (
-        "import sys; from ddl import attach; run = attach(sys.argv[1]); print(run.state); run.stop(); print(run.state)"
-    )
-    other = subprocess.run([sys.executable, "-c", code, run.id], capture_output=True, text=True)
-    assert other.stdout.split() == ["running", "stopped"], other.stderr
-    assert run.state == "stopped" and run.failure is None
-
-
 def test_detached_run_outlives_its_kernel(script, tmp_path, nothing_left):
     path, interrupted = script("    print('up', flush=True)" + UNTIL + "    print('through')"), tmp_path / "interrupted"
     code = (

@@ -37,18 +37,6 @@ def test_torch_ranks_get_the_variables_of_torchrun():
     assert not {"tensorflow", "horovod.tensorflow", "pandas"} & set(sys.modules)
 
 
-@pytest.mark.parametrize(
-    "raised, options, advice",
-    [
-        ("ModuleNotFoundError(\"No module named 'torch'\", name='torch')", {"cluster": "torchrun"}, "make lab TORCH=1"),
-        ("ValueError('environment variable RANK expected, but not set')", {}, 'cluster="torchrun"'),
-    ],
-)
-def test_launch_without_pytorch_has_instructions(script, nothing_left, raised, options, advice):
-    run = launch(script(f"raise {raised}\n"), check=False, oversubscribe=True, **options)
-    assert run.failure.type in raised and advice in run.failure.advice
-
-
 @pytest.mark.nightly(*LAUNCHING)
 def test_torch_script_runs_under_torchrun():
     pytest.importorskip("torch")

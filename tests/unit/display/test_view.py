@@ -148,6 +148,7 @@ def test_failure_is_shown_cause_first(capsys):
     assert text.count("Traceback") == text.count(FAILURE.sentence) == 1
     for told in (text, html):
         in_order(told, FAILURE.sentence, "--batchsize", "Traceback", FAILURE.others, FAILURE.advice, "rank-0.log")
+    assert 'role="alert"' in html
 
 
 # ---------------------------------------------------------------- HTML
@@ -267,9 +268,6 @@ def test_the_cell_that_shows_a_run_is_recorded(live, monkeypatch, tmp_path):
     live.open().update(progress(folder=tmp_path))
     shown = json.loads((tmp_path / "shown.json").read_text())
     assert shown == {"notebook": "/course/notebooks/3.ipynb", "cell": "c7", "execution": "m1"}
-
-
-# ---------------------------------------------------------------- the summary row
 
 
 # ---------------------------------------------------------------- what ranks print

@@ -280,6 +280,8 @@ CASES = {
         message: dict(sentence="raised", errors={0: (3.0, "SomeError", message)}, advice=advice)
         for message, advice in {
             "'LOCAL_RANK'": "--cluster torchrun",
+            "environment variable RANK expected, but not set": "--cluster torchrun",
+            "No module named 'torch'": "make lab TORCH=1",
             "Extension horovod.torch has not been built: /x": "without PyTorch",
             "Torch not compiled with CUDA enabled": "gloo",
             "<urlopen error [Errno -2] Name or service not known>": "copy the file",
