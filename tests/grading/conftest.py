@@ -25,7 +25,6 @@ from course.grader.limits import Limits
 from marking import sandbox
 
 TINY = "1.Tiny-Lesson"
-REAL = "1.Gradient-Basics"
 PATHS = os.pathsep.join([str(ROOT / "grading"), str(ROOT / "tools")])
 ADOPT_ORPHANS = 36  # prctl's PR_SET_CHILD_SUBREAPER
 
@@ -125,12 +124,6 @@ def tiny(tmp_path_factory):
 def own_lesson():
     """Return a function that reads one of the course's own lessons, by its name."""
     return lambda name: Lesson(name, ROOT / "lessons")
-
-
-@pytest.fixture(scope="session")
-def real(own_lesson):
-    """The lesson that is a class's: every kind of question, short to run."""
-    return own_lesson(REAL)
 
 
 @pytest.fixture(scope="session")

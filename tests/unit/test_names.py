@@ -1,6 +1,7 @@
 """The packages' public names, which are imported on first use."""
 
 import re
+from collections import Counter
 from importlib import import_module
 
 import pytest
@@ -22,6 +23,12 @@ def test_each_public_name_is_what_its_module_defines(package):
             import_module(f"{package.__name__}.{name}")
     with pytest.raises(AttributeError, match="nonsense"):
         package.nonsense  # noqa: B018
+
+
+def test_each_figure_is_one_modules():
+    names = Counter(name for names in plot._MODULES.values() for name in names.split())
+    assert [name for name, modules in names.items() if modules > 1] == []
+    assert set(names) == set(plot.__all__)
 
 
 def test_each_figure_of_the_index_exists_and_is_used():

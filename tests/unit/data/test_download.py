@@ -1,16 +1,14 @@
-"""Fetching over a real loopback server: whole, broken, altered, twice at once, and not at all."""
+"""Fetching over a real loopback server: whole, broken, altered, and not at all."""
 
 import http.server
 import io
 import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tqdm import tqdm
 
 from course.data import DataError, cifar10, fetch, listing, load
-from helpers import serving, until
+from helpers import serving
 from small_cifar10 import ARCHIVE, OFFICIAL
 
 FILE = OFFICIAL.file
@@ -22,7 +20,6 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     content = ARCHIVE
     breaks_after = None  # bytes
-    goes_on = None  # an event that the content waits for, after the answer has begun
     status = 200
 
     def __init__(self):
@@ -43,8 +40,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(server.status)
         self.send_header("Content-Length", str(len(server.content)))
         self.end_headers()
-        if server.goes_on:
-            server.goes_on.wait(60)
         self.wfile.write(server.content[: server.breaks_after])
 
     def log_message(self, *_):
@@ -136,17 +131,3 @@ def test_another_form_is_named(folder, name):
     (folder / name).touch()
     with pytest.raises(DataError, match=f"{name}.*another format"):
         load("cifar10")
-
-
-def test_simultaneous_fetches_download_once(folder, server):
-    server.goes_on = threading.Event()
-    lines = [], []
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(fetch, "cifar10", lines[0].append)
-        until(lambda: server.asked)
-        second = pool.submit(fetch, "cifar10", lines[1].append)
-        until(lambda: lines[1])
-        server.goes_on.set()
-        first.result(), second.result()
-    assert server.asked == 1 and whole(folder)
-    assert lines[1][0] == "cifar10: waiting for another process that is fetching it" and lines[1][0] not in lines[0]

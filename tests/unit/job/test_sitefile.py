@@ -75,6 +75,8 @@ WRONG = {  # lines: a part of the refusal
     SLURM + 'time_limit = "2"': "time_limit_warning_s = 120",
     SLURM + 'gpu_option = "--gpus-per-task={n}"': "--gres=gpu:{n}",
     SLURM + 'scheduler_arguments = "--qos"': "a list",
+    SLURM + 'scheduler_arguments = ["--clusters=gpu"]': "clusters",
+    SLURM + 'scheduler_arguments = ["-Mgpu"]': "clusters",
     SLURM + 'container = "docker"': "singularity",
     SLURM + "partition = gpu": "quotes",
     "nodes = 2": 'scheduler = "slurm"',

@@ -147,9 +147,3 @@ def test_another_jobs_variables_reach_neither_jobs_nor_questions(stand_in, monke
         seen = (tmp_path / f"{program_}.env").read_text()
         assert "SBATCH_ACCOUNT=/dev/null" in seen
         assert not [name for name in ("SLURM_MEM", "SLURM_CPU", "SBATCH_EXPORT", "SQUEUE_", "SLURM_CL") if name in seen]
-
-
-def test_jobs_of_another_cluster_are_refused():
-    for argument in ("--clusters=gpu", "-Mgpu"):
-        with pytest.raises(SiteError, match="clusters"):
-            Site(scheduler="slurm", cores_per_node=2, scheduler_arguments=(argument,))

@@ -24,19 +24,6 @@ def test_broadcast_is_in_place_where_horovod_can(monkeypatch, gpus, built, in_pl
     assert asked == {"root_rank": 0, "inplace": in_place}
 
 
-def test_only_the_broadcast_in_place_has_to_run_where_a_variable_is():
-    """TensorFlow copies tensors to an operation's device. A variable needs a kernel on its own device."""
-    from horovod.tensorflow.mpi_ops import MPI_LIB
-    from tensorflow.python.framework import kernels, op_def_registry
-
-    functions = [name for name in dir(MPI_LIB) if name.startswith("horovod_") and not name.endswith("_fallback")]
-    operations = map(op_def_registry.get, ("".join(map(str.capitalize, name.split("_"))) for name in functions))
-    takes = {op.name: {tf.dtypes.as_dtype(arg.type) for arg in op.input_arg if arg.type} for op in operations}
-    assert [name for name, types in takes.items() if tf.resource in types] == ["HorovodBroadcastInplaceResource"]
-    kernel = kernels.get_registered_kernels_for_op("HorovodBroadcastInplaceResource").kernel
-    assert ("GPU" in {each.device_type for each in kernel}) == bool(hvd.nccl_built())
-
-
 def test_no_script_or_lesson_asks_for_a_broadcast_in_place():
     root = source_dir().parent
     folders = (source_dir(), root / "lessons", root / "benchmarks", root / "docs")
