@@ -86,11 +86,6 @@ RIGHT = {
         [(SHARD, "data = tf.data.Dataset.from_tensor_slices((x, y)).shard(hvd.size(), hvd.rank()).batch(args.batch)\n"),
          ("fit(x, y, batch_size=args.batch, ", "fit(data, "), ("broadcast(w, 0)", "broadcast(w, hvd.size() - 1)")],
     ),
-    "fit: shuffled before sharding, and broadcast after the first batch": (
-        FIT,
-        [(SHARD, "order = np.random.default_rng(3).permutation(len(x))[hvd.rank()::hvd.size()]\nx, y = x[order], y[order]\n"),
-         (BROADCAST, ""), CALLBACK, (LOSS, 'history["loss"][-1]')],
-    ),
     "loop: with DistributedGradientTape": (LOOP, []),
     "loop: summed in one vector, with the rate of one rank": (
         LOOP,

@@ -148,19 +148,6 @@ WRONG = {
         "few_bytes",
         "one exchange and one gather",
     ),
-    "gradients: a view of the whole mean": (
-        "gradients",
-        [("np.mean(received, axis=0)", "np.tile(np.mean(received, axis=0), 3)[: received.shape[1]]")],
-        "little_kept",
-        "in its arrays at once",
-    ),
-    "gradients: the update stays on its rank": (
-        "gradients",
-        [(GATHERED, "            first, new = self.world.rank * len(own), self.weights[name].copy()\n"
-          "            new[first : first + len(own)] = own[: max(0, len(new) - first)]\n            self.weights[name] = new\n")],
-        "same_weights gathered",
-        "its own shard's update only",
-    ),
     "fully: a view keeps the whole": ("fully", [(".copy()", "")], "little_kept", "kept 54 numbers in its arrays at once"),
     "fully: whole gradients are kept": (
         "fully",
@@ -168,10 +155,6 @@ WRONG = {
          ("            self.weights[name] +=", f"            {LATER}self.weights[name] +=")],
         "little_kept",
         "its shards of weights and gradients are 36",
-    ),
-    "fully: whole weights are kept": (
-        "fully", [(f"return {FULL_GATHER}", f"self.whole = {{name: {FULL_GATHER}}}\n        return self.whole[name]")],
-        "little_kept", "in its arrays at once",
     ),
     "fully: gathered once for both directions": (
         "fully",
@@ -211,26 +194,6 @@ NONSENSE = {
 
 
 OWN_STYLE = {
-    "sharded: a copy padded once, and updated in place": (
-        "sharded",
-        """
-import numpy as np
-class Sharded:
-    def __init__(self, weights, world, optimizer):
-        self.n, self.world = len(weights), world
-        self.padded = np.resize(np.append(weights, [0] * world.size), -(-self.n // world.size) * world.size)
-        self.mine = slice(*(np.array([world.rank, world.rank + 1]) * len(self.padded) // world.size))
-        self.optimizer = optimizer(self.mine.stop - self.mine.start)
-    @property
-    def weights(self):
-        return self.padded[: self.n]
-    def update(self, gradient):
-        gradient = np.concatenate([gradient / self.world.size, np.zeros(len(self.padded) - self.n)])
-        from_all = self.world.all_to_all(np.split(gradient, self.world.size))
-        self.padded[self.mine] += self.optimizer.change(sum(from_all))
-        self.padded = np.concatenate(list(self.world.all_gather(self.padded[self.mine])))
-""",
-    ),
     "fully: a class for each layer": (
         "fully",
         """
@@ -277,27 +240,6 @@ class GradientsSharded:
         for name, weights in self.all.items():
             mine, change = change[: len(self.shards[name])], change[len(self.shards[name]) :]
             weights += np.concatenate(self.world.all_gather(mine))[: len(weights)]
-""",
-    ),
-    "gradients: one message for all layers": (
-        "gradients",
-        """
-import numpy as np
-class GradientsSharded:
-    def __init__(self, layers, world, optimizer):
-        self.w, self.layers, self.g = world, list(layers), {}
-        self.table = [world.split(layers[name]) for name in layers]
-        self.long = [len(layers[name]) for name in layers]
-        self.step = [optimizer(shard.shape[1]).change for shard in self.table]
-    def gather(self, name):
-        k = self.layers.index(name)
-        return self.table[k].ravel()[: self.long[k]]
-    def reduce(self, name, gradient):
-        self.g[name] = self.w.all_to_all(self.w.split(gradient)).mean(0)
-    def update(self):
-        new = [t[self.w.rank] + step(self.g.pop(n)) for n, t, step in zip(self.layers, self.table, self.step)]
-        columns = self.w.all_gather(np.concatenate(new))
-        self.table = np.split(columns, np.cumsum([len(shard) for shard in new])[:-1], axis=1)
 """,
     ),
     "tensor: TensorFlow's tape on each shard": (
