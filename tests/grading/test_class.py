@@ -16,29 +16,6 @@ from helpers import MARKING, ROOT
 
 pytestmark = pytest.mark.timeout(1200)
 
-SQL = """
-import glob, sqlite3
-for path in [{course!r} + "/gradebook.db", *glob.glob("/**/gradebook.db", recursive=True)]:
-    try:
-        with sqlite3.connect(path) as gradebook:
-            gradebook.execute("UPDATE grade SET auto_score = 99, manual_score = 99")
-    except sqlite3.Error as error:
-        print(error)
-"""
-PROC = """
-import glob
-for path in [*glob.glob("/proc/[0-9]*/cmdline"), *glob.glob("/proc/[0-9]*/environ"), *glob.glob("/proc/[0-9]*/root/*")]:
-    try:
-        print(path, open(path).read())
-    except OSError as error:
-        print(error)
-"""
-FORGED = """
-import json
-for name in ("result.json", "report.json", "score.json", "verdicts.json"):
-    with open(name, "w") as file:
-        json.dump({"accuracy": 0.99, "passed": True, "points": 99}, file)
-"""
 ENDLESS = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
 LOOPS = "def mean(values):\n    while not values: {}\n    return sum(values) / len(values)"
 CONFLICT = "<<<<<<< local\n=======\n>>>>>>> remote"
@@ -47,8 +24,8 @@ CONFLICT = "<<<<<<< local\n=======\n>>>>>>> remote"
 class Class:
     """What each student hands in, what it must get, and what a person must be told."""
 
-    def __init__(self, lesson, folder, course):
-        self.lesson, self.folder, self.course = lesson, folder, str(course)
+    def __init__(self, lesson, folder):
+        self.lesson, self.folder = lesson, folder
         last = lesson.code_answers(lesson.right())[-1]
         ids = [
             test.metadata.nbgrader.grade_id for answer, test in cells.tested(lesson.released) if answer.id == last.id
@@ -75,7 +52,7 @@ class Class:
         return notebook
 
     def everybody(self):
-        """Twelve students with any lesson."""
+        """Ten students with any lesson."""
         full, untouched = self.lesson.auto, self.lesson.untouched
         late = self.add("late", self.lesson.right(), full)
         os.utime(late, (time.time() + 2 * 86_400,) * 2)
@@ -96,13 +73,10 @@ class Class:
         endless = untouched()
         self.lesson.code_answers(endless)[-1].source = ENDLESS
         self.add("endless", endless, 0, "did not end within")
-        self.add("reader", self.with_cell(untouched(), PROC), 0)
-        self.add("forger", self.with_cell(untouched(), FORGED), 0)
 
     def attacks(self):
         """Attacks on marking itself; more in test_examine.py."""
         full, mean = self.lesson.auto, self.lesson.auto - self.lesson.points["q01_mean_test"]
-        self.add("sql", self.with_cell(self.lesson.untouched(), SQL.format(course=self.course)), 0)
         self.add("exit", self.with_cell(self.lesson.right(), "import os; os._exit(0)"), full, "cell 1")
         for student, does in (("hidden", "pass"), ("talkative", "print('x' * 10**6)")):
             self.add(student, self.answered(LOOPS.format(does), "q01_mean"), mean, "in the run for hidden tests")
@@ -125,7 +99,7 @@ def marked(request, tmp_path_factory, orphans, course_folder, own_lesson):
     lesson = request.getfixturevalue("tiny") if request.param == "tiny" else own_lesson(request.param)
     folder = tmp_path_factory.mktemp("class")
     course = course_folder(folder / "course", lesson)
-    everyone = Class(lesson, folder / "handed in", course.folder)
+    everyone = Class(lesson, folder / "handed in")
     everyone.everybody()
     if request.param == "tiny":
         everyone.attacks()
@@ -152,14 +126,8 @@ def test_table_gives_the_reason_for_a_look(marked):
         assert look is None or look in reasons[student], (student, reasons[student])
     again = re.findall(r"^again +\d of \d +(\w+)", marked.said, re.MULTILINE)
     assert set(again) == {student for student, look in marked.everyone.looks.items() if look and "hidden" in look}
-    for student in ("late", "stub", "partly", "split", "format3", "reader", "forger", "nothing"):
+    for student in ("late", "stub", "partly", "split", "format3", "nothing"):
         assert not reasons[student], (student, reasons[student])
-
-
-def test_reader_of_proc_sees_its_own_sandbox_only(marked):
-    printed = str(marked.notebook("autograded", "reader").cells[0].outputs)
-    assert "cmdline" in printed and "course.grader.worker" in printed
-    assert not any(secret in printed for secret in ("grader.judge", str(marked.folder)))
 
 
 def test_nothing_is_left_running(marked):
