@@ -79,7 +79,7 @@ def test_fetch_downloads_once(folder, server, monkeypatch):
 FAULTS = {
     "altered": ({"content": ARCHIVE[:-1] + b"?"}, "checksum differs.*DDL_CIFAR10_URL"),
     "a login page": ({"content": b"<html>Please log in</html>"}, "checksum differs.*login page"),
-    "broken": ({"breaks_after": 50_000}, "cannot be downloaded from 127.0.0.1"),
+    "broken": ({"breaks_after": 50_000}, "cannot be downloaded from 127.0.0.1.*DDL_DATA_DIR"),
     "refused": ({"status": 503}, "answers 503.*DDL_CIFAR10_URL"),
 }
 
@@ -106,14 +106,6 @@ def test_damaged_archive_is_reported_and_replaced(folder, server):
     server.status = 200
     fetch("cifar10", str)
     assert whole(folder)
-
-
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9/a", "http://no-such-host.invalid/a"])
-def test_error_without_network_names_alternatives(folder, monkeypatch, address):
-    monkeypatch.setenv("DDL_CIFAR10_URL", address)
-    with pytest.raises(DataError, match="DDL_DATA_DIR"):
-        fetch("cifar10", str)
-    assert os.listdir(folder) == ["cifar10.lock"]
 
 
 @pytest.mark.parametrize("prefix", ["", "file://"])
