@@ -2,6 +2,9 @@
 
 import pytest
 
+from ddl.start import fork_client
+from helpers import until
+
 
 @pytest.fixture(scope="session", autouse=True)
 def horovod():
@@ -14,4 +17,6 @@ def start(request, monkeypatch):
     how = getattr(request, "param", "warm")
     if how == "warm":
         monkeypatch.delenv("DDL_WARM", raising=False)
+        if fork_client.connection():
+            until(lambda: fork_client.connection(start=False))  # a script that imports little waits for no server
     return how

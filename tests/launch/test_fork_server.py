@@ -190,7 +190,7 @@ def test_server_is_replaced_if_ranks_would_inherit_something_else(script, monkey
     servers = []
 
     def launched(**env):
-        run = launch(shows, workers=1, env=env)
+        run = launch(shows, workers=1, env=env, warm=True)
         servers.append(server().pid)
         assert start_of(run) == ["warm"]
         return run.logs()
@@ -238,10 +238,19 @@ def test_all_processes_end_with_the_run(script, nothing_left):
         assert run.state in ("failed", "lost") and ("SIGKILL" in run.failure.sentence or not ranks_too)
 
 
+def test_script_that_imports_little_waits_for_no_server(script, own_server):
+    light, heavy = script("import json"), script("import json\nif json is None:\n    import tensorflow", "heavy.py")
+    assert start_of(launch(light, workers=1)) == ["cold"] and fork_client._server is None
+    assert start_of(launch(heavy, workers=1)) == ["warm"]
+    assert start_of(launch(light, workers=1)) == ["warm"]  # the server is there now
+    fork_client.close()
+    assert start_of(launch(light, workers=1, warm=True)) == ["warm"]
+
+
 # ---------------------------------------------------------------- the server
 
 
 def test_idle_server_ends(monkeypatch, own_server, script):
     monkeypatch.setenv("DDL_WARM_IDLE_S", "0.5")
-    assert start_of(launch(script("pass"), workers=1)) == ["warm"]
+    assert start_of(launch(script("pass"), workers=1, warm=True)) == ["warm"]
     until(lambda: gone(fork_client._server.process.pid), 10)

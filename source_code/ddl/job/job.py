@@ -123,10 +123,11 @@ class Job:
         least=0,
         metavar="RANK",
     )
-    warm: bool = option(
-        True,
-        "Fork ranks from a process that has imported TensorFlow and Horovod. Use False for a script that sets "
-        "variables that TensorFlow reads when it is imported.",
+    warm: bool | None = option(
+        None,
+        "Fork ranks from a process that has imported TensorFlow and Horovod. The default starts that process if the "
+        "script may import them. Use False for a script that sets variables that TensorFlow reads when it is "
+        "imported.",
         LAUNCHER,
         terminal=False,
     )
@@ -207,7 +208,7 @@ def _converted(name: str, declared: dataclasses.Field, value: Any) -> Any:
 
 
 OPTIONS = {each.name: each for each in dataclasses.fields(Job) if each.metadata}
-CONVERTERS: dict[Any, type] = {int: int, int | None: int, float | None: float, str: str}
+CONVERTERS: dict[Any, type] = {int: int, int | None: int, float | None: float, bool | None: bool, str: str}
 
 
 def add_options(parser: "argparse.ArgumentParser") -> None:

@@ -1,7 +1,10 @@
 """A job's script, found by its path or name, and the arguments that keywords become."""
 
+import ast
+import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +76,45 @@ def cluster_of(script: str) -> tuple[str, str]:
     if "torch" in packages and "tensorflow" not in packages:
         return "torchrun", "imports torch and not horovod"
     return "horovod", ""
+
+
+# Packages that a script imports in no time. Those of the standard library that import others by name are left out.
+LIGHT = sys.stdlib_module_names - {"importlib", "pkgutil", "runpy"} | {"ddl", "numpy"}
+BY_NAME = ("__import__", "eval", "exec")
+
+
+def is_light(script: str) -> bool:
+    """Return whether a script surely imports nothing but the standard library, NumPy and ddl; False if in doubt.
+
+    Modules that it imports from its own folder are read too. Packages there, and `-m MODULE`, are in doubt.
+    """
+    folder = Path(os.path.realpath(script)).parent
+    unread, seen = [Path(script)], set[str]()
+    while unread:
+        try:
+            tree = ast.parse(unread.pop().read_bytes())
+        except SyntaxError:  # before its first import
+            continue
+        except (OSError, RecursionError, ValueError):
+            return False
+        for name in set(_imported(tree)) - seen:
+            seen.add(name)
+            if (beside := folder / f"{name}.py").is_file():
+                unread.append(beside)
+            elif name not in LIGHT or (folder / name).is_dir():
+                return False
+    return True
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the top-level packages that a file imports anywhere; "" for an unknown one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "" if node.level else str(node.module).partition(".")[0]
+        elif isinstance(node, ast.Name) and node.id in BY_NAME:
+            yield ""
 
 
 def script_folders() -> list[Path]:

@@ -1,13 +1,15 @@
 """This process's fork server: a child that has imported TensorFlow and Horovod and forks ranks on request.
 
-TensorFlow takes two seconds to import, and a notebook launches many short runs. So the first `launch` of a process
-starts a fork server (`ddl.start.fork_server`) in the background. The two are connected by a socket pair. The supervisor
-of each run inherits this process's end and asks for ranks through it; if it gets none, its ranks start cold.
+TensorFlow takes two seconds to import, and a notebook launches many short runs. So the first `launch` of a script that
+may import it starts a fork server (`ddl.start.fork_server`) in the background. The two are connected by a socket pair.
+The supervisor of each run inherits this process's end and asks for ranks through it; if it gets none, its ranks start
+cold.
 
 The server is a child of this process, so it has the same user, namespaces, limits, control group and priorities. It
 exits when this process has ended, or after ``DDL_WARM_IDLE_S`` seconds without a request.
 """
 
+import contextlib
 import os
 import re
 import socket
@@ -66,6 +68,12 @@ class ForkServer:
             )
         threading.Thread(target=self.process.wait, daemon=True).start()
 
+    def is_ready(self) -> bool:
+        """Return whether the server has done its imports: it has sent a word, which stays in the socket."""
+        with contextlib.suppress(OSError):
+            return self.process.poll() is None and bool(self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        return False
+
 
 def can_import() -> bool:
     """Return whether the libraries that a fork server imports are there."""
@@ -75,10 +83,11 @@ def can_import() -> bool:
 _server: ForkServer | None = None
 
 
-def connection() -> socket.socket | None:
+def connection(start: bool = True) -> socket.socket | None:
     """Return the connection to this process's fork server, starting one if needed; None if it can't start.
 
     It may still be importing: requests wait until it is done. A server that failed to import is not started again.
+    Without `start`, None unless a server is ready.
     """
     global _server
     made_for = _current_state()
@@ -87,6 +96,8 @@ def connection() -> socket.socket | None:
         close()
     elif status:
         return None
+    if not start:
+        return _server.socket if _server and _server.is_ready() else None
     if not _server:
         try:
             _server = ForkServer(made_for)

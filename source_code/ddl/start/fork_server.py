@@ -42,6 +42,8 @@ def main() -> None:
         if reason := unfit():
             sys.exit(f"no rank can be forked: {reason}")
         adopt_orphans()
+        with contextlib.suppress(OSError):  # the client is gone
+            requests.send(b"ready")
         request = ForkServer(requests).serve()
     if request:
         run_rank(request)

@@ -5,6 +5,7 @@ import errno
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import textwrap
 import threading
@@ -23,7 +24,7 @@ from ddl.job import slurm
 from ddl.job.job import OPTIONS, Job, JobError
 from ddl.job.plan import HERE, Plan, plan
 from ddl.job.run_options import OURS, SAFE_PATH
-from ddl.job.scripts import cluster_of, option_arguments, resolve_script
+from ddl.job.scripts import cluster_of, is_light, option_arguments, resolve_script
 from ddl.job.site import Site, SiteError
 from ddl.job.timeouts import stall_s
 from ddl.records.folder import RunFolder, StorageError
@@ -53,7 +54,7 @@ def launch(
     max_restarts: int = 0,
     elastic: bool = False,
     debug: int | None = None,
-    warm: bool = True,
+    warm: bool | None = None,
     **arguments: Any,
 ) -> Run | None:
     """Run a script on several workers and show its progress.
@@ -166,7 +167,7 @@ def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> Run
     stall_s()  # refuse an invalid value here, not in the supervisor
     if site.scheduler == "slurm":
         slurm.require_configuration()
-    fork_server = fork_client.connection() if _forks(job, site, detach) else None
+    fork_server = _fork_server(job) if _forks(job, site, detach) else None
     paths = RunFolder(_new_folder())
     try:
         surroundings = _surroundings(paths.path)
@@ -197,9 +198,17 @@ def _same_environment(site: Site) -> bool:
 def _forks(job: Job, site: Site, detach: bool) -> bool:
     """Return whether the job's ranks may be forked from this process's fork server."""
     local = site.scheduler == "local" and site.controller == "gloo" and _same_environment(site) and not detach
-    wanted = job.warm and job.cluster != "torchrun" and job.debug is None and fork_client.can_import()
+    wanted = job.warm is not False and job.cluster != "torchrun" and job.debug is None and fork_client.can_import()
     allowed = os.environ.get("DDL_WARM") != "no" and not fork_client.read_at_import(name for name, _ in job.env)
     return local and wanted and allowed
+
+
+def _fork_server(job: Job) -> socket.socket | None:
+    """Return the connection to the fork server; a job that would not use its imports does not wait for them."""
+    connection = fork_client.connection(start=False)
+    if connection or (not job.warm and job.cluster == "horovod" and is_light(job.script)):
+        return connection
+    return fork_client.connection()
 
 
 def _own_environment() -> dict[str, str]:

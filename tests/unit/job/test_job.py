@@ -5,7 +5,7 @@ import pytest
 
 from ddl import launch
 from ddl.job.job import Job, JobError
-from ddl.job.scripts import cluster_of, option_arguments, resolve_script
+from ddl.job.scripts import cluster_of, is_light, option_arguments, resolve_script
 
 
 def test_options_become_arguments():
@@ -112,6 +112,34 @@ def test_a_script_is_found_in_the_working_directory_first(tmp_path):
 def test_the_cluster_follows_from_the_imports(text, cluster, script):
     assert cluster_of(script(text))[0] == cluster
     assert cluster_of("-m package.module")[0] == "horovod"
+
+
+@pytest.mark.parametrize(
+    ("text", "light"),
+    [
+        ("", True),
+        ("import json, os.path\nimport numpy as np\nfrom ddl import Recorder\n", True),
+        ("import beside\nimport circle\n", True),
+        ("def typo(:\n    import tensorflow\n", True),  # which imports nothing
+        ("import json, tensorflow\n", False),
+        ("def train():\n    from keras import layers\n", False),
+        ("import horovod.torch as hvd\n", False),
+        ("import heavy\n", False),
+        ("from package import beside\n", False),
+        ("from . import beside\n", False),
+        ("import unknown\n", False),
+        ("import importlib\n", False),
+        ("tf = __import__('tensorflow')\n", False),
+    ],
+)
+def test_a_script_is_light_if_it_surely_imports_nothing_that_takes_long(text, light, script):
+    script("import json, heavier\n", "heavy.py")
+    script("from tensorflow import keras\n", "heavier.py")
+    script("import json\n", "beside.py")
+    script("import circle\n", "circle.py")
+    script("import json\n", "package/beside.py")
+    assert is_light(str(script(text))) is light
+    assert not is_light("-m json.tool")
 
 
 def test_what_is_asked_for_outweighs_the_imports(script, capsys):

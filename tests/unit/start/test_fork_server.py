@@ -34,6 +34,7 @@ def test_process_with_threads_or_a_gpu_is_unfit(process):
     [
         ({}, {}, False, True),
         ({"warm": False}, {}, False, False),
+        ({"warm": True}, {}, False, True),
         ({"cluster": "torchrun"}, {}, False, False),
         ({"debug": 0}, {}, False, False),
         ({"env": (("XLA_FLAGS", "x"),)}, {}, False, False),
