@@ -9,12 +9,17 @@ this release no longer has, by its name.
 
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 @cache
-def _points() -> tuple[EntryPoint, ...]:
+def _points() -> tuple["EntryPoint", ...]:
     # Searching takes milliseconds, and a launch asks once for each import in a script.
+    from importlib.metadata import entry_points  # takes 25 ms, which would delay every start
+
     return tuple(entry_points(group="ddl.plugins"))
 
 

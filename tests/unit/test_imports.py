@@ -7,9 +7,10 @@ import pytest
 
 MODELS = {"tensorflow", "horovod"}
 TABLES = {"pandas", "matplotlib", "IPython"}
+LATER = {"psutil", "importlib.metadata", "ddl.follow.run"}  # when ranks have started
 LIGHT = {
-    "ddl.start.one_host ddl.start.elastic ddl.start.worker": {"numpy", *MODELS, *TABLES},
-    "ddl ddl.rank ddl.start.launch": {"numpy", *MODELS, *TABLES},
+    "ddl.start.one_host ddl.start.elastic ddl.start.worker": {"numpy", *MODELS, *TABLES, *LATER},
+    "ddl ddl.rank ddl.cli ddl.start.launch": {"numpy", *MODELS, *TABLES, *LATER},
     "course.shared.ring course.shared.cost": {*MODELS, *TABLES},
     "course.data course.data.catalog": MODELS,
     "course.training.strategy course.multi_gpu.difference": MODELS,

@@ -9,7 +9,7 @@ import ddl
 from ddl import plugins
 from ddl.arguments import Parser
 from ddl.cli import runs
-from ddl.errors import CourseError
+from ddl.errors import CourseError, InputError
 from ddl.records.jsonfiles import FULL
 
 __all__ = ["main"]
@@ -32,13 +32,10 @@ def main(argv=None):
         if hasattr(stream, "reconfigure"):  # a terminal may not have all of our characters
             stream.reconfigure(errors="replace")
     words = sys.argv[1:] if argv is None else argv
-    if sentence := plugins.removed(words[0]) if words else None:
-        print(f"ddl: {sentence}", file=sys.stderr)
-        return 2
-    arguments, rest = _parser().parse_known_args(words)
-    if rest:  # of a command that passes them on
-        arguments.args = rest
     try:
+        arguments, rest = _parser(words).parse_known_args(words)
+        if rest:  # of a command that passes them on
+            arguments.args = rest
         status = arguments.command(arguments) or 0
         if sys.stdout:  # `>&-` closes it
             sys.stdout.flush()
@@ -60,7 +57,8 @@ def main(argv=None):
         return 130
 
 
-def _parser():
+def _parser(words=()):
+    """Return the parser of a command line; InputError if this release no longer has its command."""
     formatter = argparse.RawDescriptionHelpFormatter
     parser = Parser(
         prog="ddl",
@@ -71,8 +69,12 @@ def _parser():
     )
     parser.add_argument("--version", action="version", version=f"ddl {ddl.__version__}")
     commands = parser.add_subparsers(prog="ddl", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
-    for add in (runs.add, *plugins.each("add_commands")):
-        add(commands)
+    runs.add(commands)
+    if not words or words[0] not in commands.choices:  # plugins take 40 ms, which would delay every start
+        if sentence := plugins.removed(words[0]) if words else None:
+            raise InputError(sentence)
+        for add in plugins.each("add_commands"):
+            add(commands)
     parser.description += _by_group(commands.choices)
     return parser
 

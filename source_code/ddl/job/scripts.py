@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,7 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
         raise JobError(f"script must be a path or a name, got {script!r}")
     if hint := OTHERS.get(Path(script).suffix):
         raise JobError(f"{script} is not a Python script: {hint}")
-    folders = script_folders()
-    for folder in (Path(cwd), *folders):
+    for folder in chain([Path(cwd)], script_folders()):
         path = folder / Path(script).expanduser()
         if path.is_dir():
             raise JobError(f"{path} is a directory, not a script")
@@ -46,7 +46,7 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
             return str(path.absolute())
     if gone := plugins.removed(str(script)):
         raise JobError(gone)
-    known = sorted(file.name for folder in folders for file in folder.glob("*.py"))
+    known = sorted(file.name for folder in script_folders() for file in folder.glob("*.py"))
     local = sorted(file.name for file in Path(cwd).glob("*.py"))
     if re.fullmatch(r"python[\d.]*", Path(script).name):
         raise JobError(f"no script {str(script)!r} in {cwd}: leave it out, as `ddl run train.py` starts Python itself")
@@ -117,10 +117,11 @@ def _imported(tree: ast.AST) -> Iterator[str]:
             yield ""
 
 
-def script_folders() -> list[Path]:
-    """Return the folders whose scripts are found by name: this package's, and those of plugins."""
-    own = Path(__file__).parents[1] / "scripts"
-    return [own, *(folder for folders in plugins.each("script_folders") for folder in folders())]
+def script_folders() -> Iterator[Path]:
+    """Yield the folders whose scripts are found by name: this package's, and those of plugins."""
+    yield Path(__file__).parents[1] / "scripts"
+    for folders in plugins.each("script_folders"):
+        yield from folders()
 
 
 def option_arguments(options: Mapping[str, Any]) -> tuple[str, ...]:

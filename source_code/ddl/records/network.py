@@ -3,14 +3,14 @@
 import os
 import socket
 
-import psutil
-
 INTERFACE = "eth0"  # of a simulated host
 RATE = "DDL_RATE_MBIT"  # variable with the rate of its link, for each rank there
 
 
 def addresses() -> dict[str, str]:
     """Return the first IPv4 address of each network interface of this host."""
+    import psutil  # takes 10 ms, which would delay every start
+
     return {
         name: entry.address
         for name, entries in psutil.net_if_addrs().items()
@@ -21,6 +21,8 @@ def addresses() -> dict[str, str]:
 
 def interface_of(address: str) -> str:
     """Return the name of the interface with this IPv4 address, or an empty string."""
+    import psutil
+
     known = psutil.net_if_addrs()
     return next((name for name in known if address in (entry.address for entry in known[name])), "")
 

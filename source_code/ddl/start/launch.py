@@ -14,12 +14,10 @@ import weakref
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddl.display.style import is_live
 from ddl.follow import processes
-from ddl.follow.failure import MORE_THREADS
-from ddl.follow.run import Run, RunFailed, RunInterrupted
 from ddl.job import slurm
 from ddl.job.job import OPTIONS, Job, JobError
 from ddl.job.plan import HERE, Plan, plan
@@ -31,6 +29,9 @@ from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import cache_dir, course_root, data_dir, runs_dir, source_dir, working_dir
 from ddl.records.stack import require_horovod, require_keras_2
 from ddl.start import fork_client
+
+if TYPE_CHECKING:
+    from ddl.follow.run import Run
 
 
 def launch(
@@ -56,7 +57,7 @@ def launch(
     debug: int | None = None,
     warm: bool | None = None,
     **arguments: Any,
-) -> Run | None:
+) -> "Run | None":
     """Run a script on several workers and show its progress.
 
     Parameters
@@ -120,6 +121,8 @@ def launch(
     run = start(job, site, detach, terminal)
     if detach or not wait:
         return run
+    from ddl.follow.run import RunFailed, RunInterrupted
+
     try:
         run.wait()
     except RunInterrupted:
@@ -159,7 +162,7 @@ def _document() -> None:
 _document()
 
 
-def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> Run:
+def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> "Run":
     """Write the run's folder and start the job's processes; return the `Run` without waiting."""
     if job.cluster == "horovod" and _same_environment(site):  # elsewhere, ranks check what is there
         require_horovod()
@@ -230,7 +233,7 @@ def _terminal(job: Job) -> str:
         raise JobError(f"debug needs a terminal, and this process has none. In a terminal, use: {line}") from None
 
 
-def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> Run:
+def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> "Run":
     """Submit a batch job to Slurm."""
     try:
         number = slurm.submit(planned.argv, planned.cwd, environment)
@@ -238,7 +241,7 @@ def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> Run
         _record_failure(paths, error)
         raise
     paths.append(paths.launcher, {"event": "submitted", "time": time.time(), "job": number})
-    return Run(paths.path)
+    return _run(paths.path)
 
 
 def _record_failure(paths: RunFolder, error: Exception) -> None:
@@ -246,7 +249,7 @@ def _record_failure(paths: RunFolder, error: Exception) -> None:
     paths.append(paths.launcher, {"event": "ended", "time": time.time(), **failed})
 
 
-def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach: bool, inherited: list[int]) -> Run:
+def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach: bool, inherited: list[int]) -> "Run":
     """Start the supervisor, which inherits these descriptors.
 
     Unless the run is detached, this process holds one end of a pipe: when it dies, even by SIGKILL, the run ends. The
@@ -268,6 +271,7 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
             )
         _started.add(process)
         threading.Thread(target=_hold, args=[process], daemon=True).start()
+        return _run(paths.path, process)
     except (OSError, RuntimeError) as error:  # the second: no thread
         processes.end(paths.path.name)
         refusal = SiteError(_why_not_started(planned.argv[0], error, environment))
@@ -276,7 +280,12 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
     except BaseException:  # interrupts too
         processes.end(paths.path.name)
         raise
-    return Run(paths.path, process)
+
+
+def _run(folder: Path, process: subprocess.Popen | None = None) -> "Run":
+    from ddl.follow.run import Run  # takes 20 ms, which would delay the start
+
+    return Run(folder, process)
 
 
 def _hold(process: subprocess.Popen) -> None:
@@ -288,6 +297,8 @@ def _hold(process: subprocess.Popen) -> None:
 
 def _why_not_started(program: str, error: Exception, environment: dict[str, str]) -> str:
     """Return a sentence on a process, or a thread that waits for it, which the system has refused."""
+    from ddl.follow.failure import MORE_THREADS
+
     number = getattr(error, "errno", errno.EAGAIN)
     why = "`ddl doctor` checks this site" if number != errno.EAGAIN else MORE_THREADS
     if number == errno.E2BIG:

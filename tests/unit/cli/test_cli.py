@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -95,6 +96,11 @@ def test_what_is_gone_is_refused_in_one_sentence(capsys):
     for name, words in GONE.items():
         assert main(words) == 2
         assert capsys.readouterr().err == f"ddl: {REMOVED[name]}\n"
+
+
+def test_a_start_waits_for_no_plugin(script, monkeypatch):
+    monkeypatch.setattr("ddl.plugins.each", Mock(side_effect=AssertionError))
+    assert main(["run", "--dry-run", "-n", "1", str(script(""))]) == 0
 
 
 def test_every_command_is_grouped_and_its_example_is_accepted():
