@@ -81,10 +81,8 @@ class PlainView:
         """Print what is new, advice on a failure, and how the run ended."""
         self.update(progress)
         if failure := progress.failure:
-            for title, text in (("other ranks", failure.others), ("what to try", failure.advice)):
-                if text:
-                    self._print(f"{title}: {text}")
-            self._print("logs: " + "\n      ".join(map(str, failure.logs)))
+            for remark in failure.remarks:
+                self._print(remark)
         self._print(outcome(progress))
 
     def _echo(self, progress):

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -158,10 +158,7 @@ class CrashReport:
     def others(self, first: Ending) -> str:
         """Return a sentence about how the ranks other than `first` ended."""
         known = {ending.rank: ending.fate for ending in self.endings if ending.time}
-        fates: dict[str, list[int]] = {}
-        for rank in range(self.world):
-            if rank != first.rank:
-                fates.setdefault(known.get(rank, ENDED), []).append(rank)
+        fates = grouped({rank: known.get(rank, ENDED) for rank in range(self.world) if rank != first.rank})
         return "; ".join(
             f"{name_ranks(ranks)} {fate.replace('was ', 'were ') if len(ranks) > 1 else fate}"
             for fate, ranks in fates.items()
@@ -199,3 +196,11 @@ def name_ranks(ranks: Iterable[int]) -> str:
     """Return a list of ranks in words: "rank 1", "ranks 0, 2 and 3"."""
     *most, last = map(str, ranks)
     return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
+
+
+def grouped(texts: Mapping[int, str]) -> dict[str, list[int]]:
+    """Return each different text with the ranks that have it."""
+    groups: dict[str, list[int]] = {}
+    for rank, text in texts.items():
+        groups.setdefault(text, []).append(rank)
+    return groups

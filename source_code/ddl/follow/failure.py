@@ -117,6 +117,13 @@ class Failure:
     advice: str = ""
     logs: tuple[Path, ...] = ()
 
+    @property
+    def remarks(self) -> list[str]:
+        """The sentences below the traceback: on the other ranks, advice, and where the logs are."""
+        logs = "\n      ".join(map(str, self.logs))
+        remarks = {"other ranks": self.others, "what to try": self.advice, "logs": logs}
+        return [f"{title}: {text}" for title, text in remarks.items() if text]
+
 
 def failure_of(e: CrashReport) -> Failure | None:
     """Return the first cause of a run's failure; None unless the run or one of its ranks has failed."""

@@ -97,14 +97,21 @@ def _exit(code: int) -> NoReturn:
             _clear(vars(module))
         del alive, module
         gc.collect()
+    flushed = flush()
+    os._exit(code if flushed else code or 120)  # the interpreter's status for this
+
+
+def flush() -> bool:
+    """Write what Python and C code have printed so far; return whether Python's streams could be written."""
+    flushed = True
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None and not getattr(stream, "closed", False):
                 stream.flush()
         except (AttributeError, OSError, ValueError):  # replaced, or its disk is full
-            code = code or 120  # the interpreter's status for this
-    libc.fflush(None)  # what C code has printed
-    os._exit(code)
+            flushed = False
+    libc.fflush(None)
+    return flushed
 
 
 def _clear(names: dict) -> None:

@@ -103,9 +103,15 @@ def main(forked: bool = False) -> None:
 
 def _forget_horovods_shutdown():
     """Unregister Horovod's exit handler: a failed rank would wait in it for ranks that wait for this one."""
+    for basics in horovods():
+        atexit.unregister(basics.shutdown)
+
+
+def horovods():
+    """Yield the basic functions of each framework's Horovod that is imported."""
     for name in ("horovod.tensorflow.mpi_ops", "horovod.torch.mpi_ops"):
         if basics := getattr(sys.modules.get(name), "_basics", None):
-            atexit.unregister(basics.shutdown)
+            yield basics
 
 
 def _set_threads(threads, forked, given=()):
