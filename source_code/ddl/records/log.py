@@ -14,6 +14,7 @@ from ddl.records.jsonfiles import FULL
 CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 1 << 16
 WIDEST = 4000  # characters shown of an unfinished line
+FIRST_BYTES = 200_000  # shown of a long text
 # Terminal control sequences: colors, cursor movements, window titles.
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])|\0")
 # What TensorFlow 2.15's build for GPUs prints three times at each import, as errors. They have no consequence.
@@ -116,6 +117,23 @@ def _last_drawn(line: bytes) -> bytes:
     """Return the last version of a line that is redrawn with carriage returns."""
     text = line.rstrip(b"\r")
     return line[text.rfind(b"\r") + 1 :]
+
+
+def section(path: Path, begin: int, end: int | None = None) -> str:
+    """Return what a terminal shows of a log between two offsets. A long text has its beginning and its end only."""
+    try:
+        file = files.open_file(path)
+    except OSError:
+        return ""
+    with file:
+        end = os.fstat(file.fileno()).st_size if end is None else end
+        file.seek(begin)
+        data = file.read(min(end - begin, FIRST_BYTES))
+        if left := max(0, end - file.tell() - WIDEST):
+            data += f" …\n… {left / 1e6:,.1f} MB are only in {path}\n… ".encode()
+        file.seek(max(file.tell(), end - WIDEST))
+        data += file.read(end - file.tell())
+    return "\n".join(line for line in map(shown, data.split(b"\n")) if not NOISE.fullmatch(line))
 
 
 def last_lines(path: Path, count: int = 8, before: int | None = None) -> list[str]:

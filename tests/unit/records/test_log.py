@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddl.records.log import LogTail
+from ddl.records.log import FIRST_BYTES, WIDEST, LogTail, section
 
 
 @pytest.fixture
@@ -72,3 +72,16 @@ def test_three_lines_of_tensorflows_build_for_gpus_are_left_out(log):
     kept = f"{begin}dnn.cc:407] There was an error before creating cudnn handle"
     append(log, "\n".join([*lines, kept, ""]).encode())
     assert list(LogTail(log).lines()) == [kept]
+
+
+@pytest.mark.parametrize(
+    "size, left", [(10, 0), (FIRST_BYTES + WIDEST, 0), (3_000_000, 3_000_000 - FIRST_BYTES - WIDEST)]
+)
+def test_section_of_a_log_has_its_beginning_and_its_end(log, size, left):
+    text = bytes(97 + i % 26 for i in range(size)).decode()
+    append(log, f"before\n{text}\rafter\n".encode())
+    found = section(log, len("before\n"), len("before\n") + size)
+    assert (found == text) == (left == 0)
+    assert found[:10] == text[:10] and found[-10:] == text[-10:]
+    assert (f"{left / 1e6:,.1f} MB" in found and str(log) in found) == bool(left)
+    assert section(log, 0) != found and section(log.with_name("missing"), 0) == ""
