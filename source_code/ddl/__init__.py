@@ -28,8 +28,8 @@ _HOME = {
     "compare": "comparison",
     "paired": "paired_stats",
     "doctor": "diagnose.machine",
-    "load_ipython_extension": "live.cells",
-    "pull": "live.cells",
+    "load_ipython_extension": "live.magics",
+    "pull": "live.magics",
 }
 _MODULES = {"cluster": "start.tf_config", "hosts": "start.netns_hosts", "stack": "records.stack"}
 

@@ -85,11 +85,11 @@ def test_cells_run_on_live_ranks_of_two_nodes(on_slurm):
         ranks.execute("import os\nimport horovod.tensorflow as hvd\nimport tensorflow as tf\nhvd.init()")
         ranks.execute("total = hvd.allreduce(tf.constant(hvd.rank() + 1.0), op=hvd.Sum)\nprint(total)")
         ranks.execute("node = os.environ['SLURMD_NODENAME']")
-        answers = {name: ranks.ask("pull", name) for name in ("total", "node")}
+        pulled = {name: ranks.pull(name) for name in ("total", "node")}
     finally:
         ranks.stop()
-    assert [float(answers["total"][rank]["value"]) for rank in (0, 1)] == [3.0, 3.0]
-    assert answers["node"][0]["value"] != answers["node"][1]["value"]
+    assert [float(total) for total in pulled["total"]] == [3.0, 3.0]
+    assert pulled["node"][0] != pulled["node"][1]
     assert ranks.run.state == "done" and "3.0" in ranks.run.logs(1)
 
 

@@ -33,7 +33,7 @@ class _File:
 class _RankFile(_File):
     """A file for each rank: `folder.log(rank)`."""
 
-    def __get__(self, folder: "RunFolder", owner: type) -> Callable[[int], Path]:  # type: ignore[override]
+    def __get__(self, folder: "RunFolder", owner: type) -> Callable[[int | str], Path]:  # type: ignore[override]
         return lambda rank: folder.path / self._name.format(rank)
 
 
@@ -54,6 +54,9 @@ class RunFolder:
     # The kernel that shows the run
     shown = _File("shown.json")  # in which cell of which notebook
     watched = _File("watched")  # touched when a page asks the notebook server for the run
+    # The notebook that uses live ranks
+    requests = _File("requests.jsonl")  # its cells
+    values = _RankFile("values-{}.pickle")  # variables on their way, by request, or by request and rank
     # The task of rank 0, on several nodes
     rendezvous = _File("rendezvous.json")  # the address at which ranks connect
     agreed = _File("agreed.json")  # whether the run is restarted
@@ -62,7 +65,7 @@ class RunFolder:
     log = _RankFile("rank-{}.log")  # everything that it prints
     error = _RankFile("error-{}.json")  # the exception that ended it
     stack = _RankFile("stack-{}.txt")  # its stack, when asked
-    live = _RankFile("live-{}")  # a socket, or its address: where a live rank takes a notebook's cells
+    answers = _RankFile("answers-{}.jsonl")  # of a live rank to the requests
     step_log = _RankFile("steps-{}.jsonl")  # what its script recorded of each step
     checksums = _RankFile("checksums-{}.jsonl")  # of its arrays after each step (`Recorder.checksums`)
     # The supervisor of a rank
@@ -110,7 +113,7 @@ class RunFolder:
     # ------------------------------------------------------------ writing
     # Each method raises `StorageError` if it fails.
 
-    def write_text(self, path: Path, text: str) -> None:
+    def write_text(self, path: Path, text: str | bytes) -> None:
         """Write one file of this folder whole or not at all."""
         self._keep(path, lambda: files.write(path, text))
 
