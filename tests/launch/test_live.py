@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from ddl.follow import processes
 from ddl.follow.run import RunInterrupted
 from ddl.live import cells, magics
 from ddl.live.loop import plain
+from ddl.records.folder import StorageError
 from helpers import ROOT, until
 
 HOROVOD = """%%ranks 2 --oversubscribe
@@ -354,6 +356,15 @@ def test_ranks_whose_threads_go_on_are_ended(shell, say, monkeypatch):
     say("%%ranks\nimport threading, time\nthreading.Thread(target=time.sleep, args=[500]).start()")
     shell.run_line_magic("ranks", "stop")
     assert run.state == "stopped" and not processes.of_run(run.id)
+
+
+def test_ranks_whose_folder_was_deleted_are_ended(shell, say):
+    say("%%ranks 1\n1")
+    run = shell.run_line_magic("ranks", "")
+    shutil.rmtree(run.folder)
+    assert isinstance(say("%%ranks\n2")[1], StorageError)
+    assert say("%ranks stop")[1] is None and not processes.of_run(run.id)
+    assert values(say("%%ranks 1\n3")[0]) == {"rank 0": "3"}
 
 
 def test_live_ranks_take_no_turn(shell, say, monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from html import escape
 from typing import Any, NoReturn
 
@@ -21,7 +21,7 @@ from ddl.follow.processes import wait_until
 from ddl.follow.run import RunInterrupted
 from ddl.live.loop import POLL_S
 from ddl.records import files
-from ddl.records.folder import RunFolder
+from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import JsonLines, read_json, read_json_lines
 from ddl.records.log import section
 from ddl.start.core_queue import QUEUE
@@ -86,7 +86,8 @@ class LiveRanks:
 
     def stop(self) -> None:
         """Tell the ranks to end, and wait until they are gone."""
-        self._send("stop")
+        with suppress(StorageError):  # such as a folder that was deleted
+            self._send("stop")
         wait_until(lambda: self.run.progress().over, LEAVE_S)
         self._end()  # a thread that a cell has started may go on
 
@@ -94,6 +95,7 @@ class LiveRanks:
         self.over = True
         self.run.stop()
         wait_until(lambda: not processes.of_run(self.run.id), LEAVE_S)
+        processes.end(self.run.id)
 
     # ---------------------------------------------------------------- requests and answers
 
@@ -105,7 +107,8 @@ class LiveRanks:
 
     def _answers(self, number: int) -> dict[int, dict]:
         """Return the answers to a request that are there, by rank."""
-        os.listdir(self.run.folder)  # makes NFS forget that a file was missing
+        with suppress(OSError):
+            os.listdir(self.run.folder)  # makes NFS forget that a file was missing
         lines = ((rank, line) for rank, reader in self._readers.items() for line in reader.look())
         return {rank: line for rank, line in lines if line["number"] == number}
 
