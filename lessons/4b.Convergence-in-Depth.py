@@ -36,9 +36,7 @@ import numpy as np
 import pandas as pd
 
 from course import check, compare_guess, critical, hint, plot, recorded, tuning
-from course.convergence.sharpness import (
-    MEASURES, between_settings, sharpness, within_settings,
-)
+from course.convergence.sharpness import sharpness, within_settings
 from ddl import compare, launch
 from ddl.paired_stats import by_seed, paired
 
@@ -277,7 +275,7 @@ tried = [
     launch(
         "train_cifar.py", name=f"batch {batch}", global_batch=batch,
         workers=max(1, min(workers, batch // ghost)), noise_scale=True,
-        keep_weights=True, **fixed,  # section 4 needs the weights
+        **fixed,
     )
     for batch in (small_batch, large_batch)
 ]
@@ -314,7 +312,9 @@ for batch in (64, 1024):
     noise[f"live, batch {batch:,}"] = critical.noise(
         run for run in judged if run.result["global_batch"] == batch
     )
-plot.plot_critical_batch(curve, noise=noise)
+for what, scale in noise.items():
+    print(f"noise scale {what}: {scale.middle:,.0f}; critical batch ÷ noise "
+          f"scale: {curve.fit.critical / scale.middle:.1f}")
 
 # %% [markdown]
 # The simple noise scale ignores curvature and changes during training, while
@@ -326,19 +326,10 @@ plot.plot_critical_batch(curve, noise=noise)
 # bend to larger batches.
 
 # %% tags=["demo", "recorded"]
-found = {
-    configuration: critical.critical_batch(sweeps, configuration=configuration)
-    for configuration in ("plain SGD", "SGD with momentum", "LAMB")
-}
-
-# %% tags=["demo", "recorded"]
-for configuration, curve in found.items():
-    print(f"{configuration}: critical batch {curve.fit}; fewest steps "
-          f"{curve.fit.steps_min:,.0f}, samples {curve.fit.samples_min:,.0f}")
-curve = found["SGD with momentum"]
-for what, scale in noise.items():
-    print(f"noise scale {what}: {scale.middle:,.0f}; critical batch ÷ noise "
-          f"scale: {curve.fit.critical / scale.middle:.1f}")
+for configuration in ("plain SGD", "SGD with momentum", "LAMB"):
+    fit = critical.critical_batch(sweeps, configuration=configuration).fit
+    print(f"{configuration}: critical batch {fit}; fewest steps "
+          f"{fit.steps_min:,.0f}, samples {fit.samples_min:,.0f}")
 
 # %% [markdown] tags=["claims"]
 # In these runs, and if its curve is right, the critical batch size of SGD with
@@ -511,9 +502,9 @@ assert verdict(many, tenth, 1) == "not decided"
 # ## 4. Sharpness, measured
 #
 # The **Hessian** is the matrix of all second derivatives of the loss. Its largest
-# **eigenvalue** is the largest curvature in any direction: sharpness. A *product* of the
-# Hessian with a vector costs only a few gradients, and a few such products are enough
-# (Lanczos' method).
+# **eigenvalue** is the largest curvature in any direction: sharpness. In a large network, a
+# *product* of the Hessian with a vector costs only a few gradients, and a few such products
+# are enough (Lanczos' method).
 #
 # Keskar et al. (2017) proposed that large batches end in *sharp* minima, small ones in *flat*
 # ones:
@@ -523,43 +514,50 @@ plot.plot_minima()
 
 # %% [markdown]
 # If the held-out loss is the training loss shifted a little, the shift costs more where
-# it is sharp: an illustration, not a proof. You have the weights of the small batch already,
-# from section 2.
-
-# %% tags=["demo"]
-products = dict(
-    workers=workers, eigenvalues=1, samples=64 if smoke else 512,
-    chunk=32 if smoke else 256, iterations=4 if smoke else 8,
-)
-
-# %% [markdown]
+# it is sharp: an illustration, not a proof.
+#
 # Is a flatter minimum the better one? Dinh et al. (2017) multiply weights so that the
 # network computes *the same function*. Batch norm divides by the scale of its input, so
-# multiply every kernel before it by 0.5, and no output changes.
-#
-# **Predict first.** By what factor does the largest eigenvalue change?
+# multiply every kernel before it by 0.5, and no output changes. Here is the smallest such
+# network, a kernel of two weights and a norm:
+
+# %% tags=["demo"]
+x, y = np.random.default_rng(seed).normal(size=(2, 64, 2))
+
+
+def small_loss(kernel):
+    normal = (x @ kernel - np.mean(x @ kernel)) / np.std(x @ kernel)
+    return np.mean((normal - y[:, 0]) ** 2)
+
+
+def eigenvalue(kernel, h=1e-3):
+    """Return the largest eigenvalue of the Hessian, by differences."""
+    one, other = h * np.eye(2)
+    loss = small_loss
+    hessian = np.array([
+        [loss(kernel + a + b) - loss(kernel + a - b)
+         - loss(kernel - a + b) + loss(kernel - a - b) for b in (one, other)]
+        for a in (one, other)
+    ]) / (4 * h**2)
+    return np.linalg.eigvalsh(hessian)[-1]
+
+# %% [markdown]
+# **Predict first.** By what factor does the largest eigenvalue change, if the kernel is
+# multiplied by 0.5?
 
 # %% tags=["demo"]
 guess_factor = None  # times as sharp
 
 # %% tags=["demo"]
-rescaled = launch(
-    "landscape.py", name="rescaled", weights=tried[0].id, alphas=[0.5, 2.0],
-    measure=["eigenvalue", "invariant", "rescaling"], **products,
-)
-
-# %% tags=["demo"]
-def sharp(figures):
-    return figures["eigenvalues"][0]
-
-
-rows = [dict(rescaled.result, alpha=1.0), *rescaled.result["rescaling"]]
+kernel = np.array([1.0, 0.5])
+factors = [1.0, 0.5, 2.0]
 table = pd.DataFrame({
-    "kernels times": [row["alpha"] for row in rows],
-    "loss": [row["loss"] for row in rows],
-    "largest eigenvalue": [sharp(row["eigenvalue"]) for row in rows],
-    "by relative change": [sharp(row["invariant"]) for row in rows],
+    "kernel times": factors,
+    "loss": [small_loss(a * kernel) for a in factors],
+    "largest eigenvalue": [eigenvalue(a * kernel) for a in factors],
 })
+length = [a**2 * kernel @ kernel for a in factors]
+table["by relative change"] = length * table["largest eigenvalue"]
 factor = table["largest eigenvalue"][1] / table["largest eigenvalue"][0]
 compare_guess(guess_factor, factor, "times as sharp")
 
@@ -568,8 +566,9 @@ table
 
 # %% [markdown]
 # The same function can be as sharp as you like: the eigenvalue alone cannot explain how
-# well a network generalizes. The last column, curvature by *relative* change of each
-# filter, stays the same.
+# well a network generalizes. The last column, curvature by *relative* change of the kernel,
+# stays the same; it is **scale-invariant**. (In a large network each filter has its own
+# length.)
 #
 # Does either rank recorded networks by held-out error, the images that they get wrong?
 # Batches of 64, 256 and 1,024, each with four learning rates and six seeds: all stopped at
@@ -579,20 +578,11 @@ table
 # **Predict first.** Which of the two will be larger, between or within?
 
 # %% tags=["demo", "recorded"]
-plot.plot_sharpness(recorded("landscape"), y="test_error")
+plot.plot_sharpness(recorded("landscape"))
 
 # %% [markdown]
 # Between settings, batch size and learning rate differ as well, and may move both. If
 # sharpness itself mattered, it should also rank networks of *one* setting.
-
-# %% tags=["demo", "recorded"]
-table = sharpness(recorded("landscape"))
-for column, measure in MEASURES.items():
-    for part in (between_settings, within_settings):
-        print(f"{measure}: {part(table, column, 'test_error')}")
-columns = [*MEASURES, "clean_loss", "test_loss", "test_error"]
-settings = pd.DataFrame(table).groupby(["configuration", "learning_rate"], sort=False)
-settings[columns].mean().round(3)
 
 # %% [markdown] tags=["claims"]
 # Between the twelve settings, sharper networks get more held-out images wrong, by both

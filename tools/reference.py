@@ -60,7 +60,7 @@ class Silent:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A run to record. `first` are the arguments of a training whose weights the script measures."""
+    """A run to record."""
 
     name: str
     script: str
@@ -70,14 +70,13 @@ class Wanted:
     nodes: int | None = None
     threads: int = 1
     rate_mbit: int | None = None
-    first: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     added: dict = field(default_factory=dict)  # fields of the record that no script writes
 
     @property
     def key(self) -> str:
         """What the run's result is kept under."""
-        facts = [self.script, self.args, self.workers, self.nodes, self.threads, self.rate_mbit, self.first, self.added]
+        facts = [self.script, self.args, self.workers, self.nodes, self.threads, self.rate_mbit, self.added]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -89,8 +88,7 @@ def wanted(experiment: dict, file: str, smoke: bool) -> list[Wanted]:
 
 def _short(run: Wanted, arguments: str | None) -> Wanted:
     more = SMOKE.get(run.script, "") if arguments is None else arguments
-    first = (*run.first, *shlex.split(f"{SMOKE['train_cifar.py']} --target-loss 99")) if run.first else ()
-    return replace(run, args=(*run.args, *shlex.split(more)), first=first)
+    return replace(run, args=(*run.args, *shlex.split(more)))
 
 
 def _of_configurations(experiment: dict) -> Iterator[Wanted]:
@@ -106,21 +104,15 @@ def _of_configurations(experiment: dict) -> Iterator[Wanted]:
 
 def _of_records(experiment: dict, file: str) -> Iterator[Wanted]:
     for row in read_json_lines(RECORDS / f"{file}.jsonl"):
-        args, first = list(row["argv"]), ()
-        if "first" in experiment:
-            first = tuple(shlex.split(experiment["first"].format(**row["run"])))
-            at = args.index("--weights")
-            del args[at : at + 2]
         yield Wanted(
             name=row["name"],
             script=row["script"],
-            args=tuple(args),
+            args=tuple(row["argv"]),
             seed=row.get("seed"),
             workers=row["ranks"],
             nodes=row.get("hosts"),
             threads=row["threads_per_rank"],
             rate_mbit=row.get("rate_mbit"),
-            first=first,
             facts=tuple(experiment.get("facts", ())),
             added={key: row[key] for key in ADDED if key in row},
         )
@@ -162,17 +154,13 @@ class Runner:
         return rounded({key: value for key, value in result.items() if key not in UNUSED} | {"name": run.name})
 
     def _make(self, run: Wanted) -> dict:
-        load, args, training = os.getloadavg()[0], run.args, None
-        if run.first:
-            training = self._finished("train_cifar.py", run.name, run.first, workers=1, threads=run.threads)
-            args = ("--weights", training.id, *args)
+        load = os.getloadavg()[0]
         site = None if run.rate_mbit is None else hosts.site(run.rate_mbit)
         places = {"workers": run.workers, "nodes": run.nodes, "threads": run.threads, "site": site}
-        done = self._finished(run.script, run.name, args, **places)
+        done = self._finished(run.script, run.name, run.args, **places)
         print(f"  {run.name}" + ("" if run.seed is None else f", seed {run.seed}"), flush=True)
         facts = {name: FACTS[name](done) for name in run.facts}
-        of_training = {"stopped_by": training.result["stopped_by"]} if training else {}
-        return {**done.result, **run.added, **of_training, **facts, "load_before": load}
+        return {**done.result, **run.added, **facts, "load_before": load}
 
     def _finished(self, script: str, name: str, args: tuple, **places: Any) -> Run:
         if self._ending.is_set():

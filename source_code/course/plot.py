@@ -20,7 +20,7 @@ _MODULES = {
     "multi_gpu.plot_failures": "plot_lost_share",
     "topology.plot_fit": "plot_fit",
     "topology.plot_hierarchy": "plot_variants",
-    "convergence.plot_landscape": "plot_sharpness",
+    "convergence.plot_sharpness": "plot_sharpness",
     "topology.plot_links": "plot_links",
     "topology.plot_topology": "plot_topology",
     "sharding.plot_sharding": "plot_memory plot_messages plot_cycles plot_overlap plot_communication",

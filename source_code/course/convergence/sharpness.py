@@ -1,4 +1,4 @@
-"""Sharpness of the loss around trained weights, and its correlation with held-out loss."""
+"""Sharpness of the loss around trained weights, and its correlation with held-out errors, from recorded runs."""
 
 import math
 import statistics
@@ -86,45 +86,35 @@ def _spearman(x, y):
 
 
 def sharpness(runs) -> Table:
-    """Return the results of landscape.py as a data frame with a row per network.
+    """Return recorded measurements of networks as a data frame with a row per network.
 
     Columns: ``configuration``, ``learning_rate``, ``seed``, ``clean_loss``, ``test_loss``, ``test_error`` in %,
-    ``sharpness`` (the Hessian's largest eigenvalue), ``invariant`` (see `course.convergence.landscape.filter_norms`),
-    ``noise_scale`` in samples; and its standard error ``noise_scale_error``.
+    ``sharpness`` (the Hessian's largest eigenvalue), and ``invariant``: the same for D H D, where the diagonal D has
+    the norm of each weight's filter (Kwon et al. 2021, "ASAM"). It does not change when filters are rescaled.
 
-    Raises InputError without runs, or if one is not a finished run of landscape.py.
+    Raises InputError without runs.
     """
     runs = list(runs)
     if not runs:
         raise InputError("no runs to list")
     rows = [_row(run) for run in runs]
     samples = {f"{run.result['samples']:,} training images of {data_label(run.result['data'])}" for run in runs}
-    caption = f"On {' and '.join(sorted(samples))}. ± is one standard error."
-    return Table.of(rows, caption)
+    return Table.of(rows, f"On {' and '.join(sorted(samples))}.")
 
 
 def _row(run):
     result = run.result
-    if result is None or "chunk" not in result:
-        raise InputError(f"run {run.name} is not a finished run of landscape.py")
-    noise = result.get("noise") or {}
     return {
         "configuration": (configuration_of(run), "weights of", "s"),
-        "learning_rate": (_number(result.get("run") or {}, "learning_rate"), "learning rate", ".3g"),
-        "seed": (result.get("seed"), "seed", "d"),
-        "clean_loss": (_number(result, "clean_loss"), "training loss", ".3f"),
-        "test_loss": (_number(result, "test_loss"), "held-out loss", ".3f"),
-        "test_error": (100 * (1 - _number(result, "test_accuracy")), "held-out error, %", ".1f"),
-        "sharpness": (_largest(result.get("eigenvalue")), MEASURES["sharpness"], ".3g"),
-        "invariant": (_largest(result.get("invariant")), MEASURES["invariant"], ".3g"),
-        "noise_scale": (_number(noise, "noise_scale"), "noise scale", ",.0f"),
-        "noise_scale_error": (_number(noise, "noise_scale_error"), "± of the noise scale", ",.0f"),
+        "learning_rate": (result["run"]["learning_rate"], "learning rate", ".3g"),
+        "seed": (result["seed"], "seed", "d"),
+        "clean_loss": (result["clean_loss"], "training loss", ".3f"),
+        "test_loss": (result["test_loss"], "held-out loss", ".3f"),
+        "test_error": (100 * (1 - result["test_accuracy"]), "held-out error, %", ".1f"),
+        "sharpness": (result["eigenvalue"]["eigenvalues"][0], MEASURES["sharpness"], ".3g"),
+        "invariant": (_largest(result.get("invariant")), MEASURES["invariant"], ".3g"),  # not in all records
     }
 
 
 def _largest(spectrum):
-    return float(spectrum["eigenvalues"][0]) if spectrum else math.nan
-
-
-def _number(facts, name):
-    return math.nan if facts.get(name) is None else float(facts[name])
+    return spectrum["eigenvalues"][0] if spectrum else math.nan

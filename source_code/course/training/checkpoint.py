@@ -214,13 +214,13 @@ def _read(path, variables, settings):
     return arrays, text["state"]
 
 
-def find(source: str | Path, file: str = FILE, purpose: str = "checkpoint to resume") -> Path:
-    """Return the checkpoint, or file called `name`, of a folder or a run's id; a file is returned unchanged.
+def find(source: str | Path) -> Path:
+    """Return the checkpoint of a folder or a run's id; a file is returned unchanged.
 
     Raises SettingError, with the places searched, if it is not found.
     """
-    paths = [Path(source), Path(source) / file, runs_dir() / source / file]
+    paths = [Path(source), Path(source) / FILE, runs_dir() / source / FILE]
     for path in paths:
         if path.is_file():
             return path
-    raise SettingError(f"no {purpose}: looked for {', '.join(map(str, paths))}")
+    raise SettingError(f"no checkpoint to resume: looked for {', '.join(map(str, paths))}")

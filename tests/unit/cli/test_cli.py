@@ -86,6 +86,7 @@ def test_wrong_word_is_refused_with_a_suggestion(capsys, words, usage, refusal):
 GONE = {
     "predict": ["predict", "--topology", "dgx-1"],
     "race_allreduce.py": ["run", "-n", "4", "--oversubscribe", "race_allreduce.py"],
+    "landscape.py": ["run", "-n", "1", "landscape.py"],
     "fashion_mnist": ["data", "fetch", "fashion_mnist"],
     ".xml": ["topology", "server.xml"],
 }

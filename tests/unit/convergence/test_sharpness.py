@@ -10,10 +10,9 @@ from ddl.errors import InputError
 DATA = {"name": "cifar10", "form": "official", "train_samples": 10_240, "test_samples": 10_000}
 
 
-RESULT = dict(samples=2048, chunk=1024, data=DATA, clean_loss=0.2, test_loss=0.9, test_accuracy=0.75) | {
+RESULT = dict(samples=2048, data=DATA, clean_loss=0.2, test_loss=0.9, test_accuracy=0.75) | {
     "eigenvalue": {"eigenvalues": [12.0, 5.0], "residuals": [0.1, 0.3]},
     "invariant": {"eigenvalues": [30.0], "residuals": [0.2]},
-    "noise": {"noise_scale": 1500.0, "noise_scale_error": 90.0},
 }
 
 
