@@ -23,7 +23,7 @@ _MODULES = {
     "convergence.plot_sharpness": "plot_sharpness",
     "topology.plot_links": "plot_links",
     "topology.plot_topology": "plot_topology",
-    "sharding.plot_sharding": "plot_memory plot_messages plot_cycles plot_overlap plot_communication",
+    "sharding.plot_sharding": "plot_memory plot_cycles plot_overlap plot_communication",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -12,6 +12,7 @@ REMOVED = {  # until the next release
     ),
     "race_allreduce.py": "race_allreduce.py was removed in this release: measure algorithms with NVIDIA's nccl-tests",
     "landscape.py": "landscape.py was removed in this release: lesson 4b shows its result in a few lines of NumPy",
+    "few_messages.py": "few_messages.py was removed in this release: lesson 6c simulates ranks that send less",
     "fashion_mnist": "Fashion-MNIST went with this release, because no lesson used it",
     ".xml": "hwloc's XML is not read since this release: `lstopo` draws it; `ddl topology` shows this machine",
 }

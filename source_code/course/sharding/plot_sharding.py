@@ -1,10 +1,10 @@
-"""Figures of lesson 6: memory per rank, cost of fewer bytes, and pipeline schedules."""
+"""Figures of lesson 6: memory per rank, pipeline schedules, and communication beside computation."""
 
 import numpy
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from course.sharding import memory, messages, pipeline
+from course.sharding import memory, pipeline
 from course.sharding.roofline import Overlap
 from course.shared.figure import COLORS, GRAY, Figure, frame, list_rows, look, styled
 from ddl.display.style import hardware_label
@@ -44,31 +44,6 @@ def plot_memory(runs) -> Figure:
     panel.set_title(_origin(runs))
     figure.legend_below(panel, columns=4)
     figure.alt = f"Memory of a rank at its peak. {'; '.join(texts)}."
-    return figure
-
-
-@styled
-def plot_messages(runs) -> Figure:
-    """Draw the cost in loss of fewer bytes, for paired runs of ``few_messages.py``, with a row per method.
-
-    Each mark is the mean difference to an all-reduce in each step with its 95 % interval (Student's t, paired by seed).
-    """
-    rows = messages.differences(runs)
-    figure = Figure(8.0, 1.2 + 0.36 * len(rows))
-    panel = figure.subplots()
-    panel.axvline(0, color=GRAY, linestyle=":")
-    texts = []
-    for place, row in enumerate(rows):
-        panel.errorbar([row.pairs.mean], [place], xerr=[row.pairs.half_width], fmt="o", capsize=4, **look(0, "color"))
-        texts.append(
-            f"{row.name}: {100 * row.sent_share:.1f} % of the bytes, loss {row.pairs.mean:+.3f} "
-            f"± {row.pairs.half_width:.3f}"
-        )
-    list_rows(panel, [f"{row.name}: {100 * row.sent_share:.1f} % of the bytes" for row in rows])
-    panel.grid(axis="y", visible=False)
-    panel.set(xlabel="held-out loss, difference to an all-reduce in each step")
-    panel.set_title(f"{rows[0].pairs.n} pairs of one seed, 95 % intervals; {_origin(runs)}")
-    figure.alt = f"Differences in loss, {rows[0].pairs.n} pairs of the same seed. {'; '.join(texts)}."
     return figure
 
 

@@ -87,6 +87,7 @@ GONE = {
     "predict": ["predict", "--topology", "dgx-1"],
     "race_allreduce.py": ["run", "-n", "4", "--oversubscribe", "race_allreduce.py"],
     "landscape.py": ["run", "-n", "1", "landscape.py"],
+    "few_messages.py": ["run", "-n", "1", "few_messages.py"],
     "fashion_mnist": ["data", "fetch", "fashion_mnist"],
     ".xml": ["topology", "server.xml"],
 }

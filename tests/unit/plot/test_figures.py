@@ -49,7 +49,6 @@ FIGURES = {
     "variants": lambda: plot.plot_communication(raced()),
     "overlap": lambda: plot.plot_overlap(roofline.overlap_on_h100(), predicted=[13_800]),
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
-    "messages": lambda: plot.plot_messages(recorded("few-messages")),
     "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8), interleaved=pipeline.one_f_one_b(4, 8, chunks=2)),
 }
 RECORDED = {"convergence", "differences", "tuning", "critical", "critical, two configurations", "sharpness"}
