@@ -717,10 +717,7 @@ for k in (1, 2, 3):
 # %% [markdown]
 # ### Which mistake is where?
 #
-# The course's checks of the correct script, and the records of one case:
-
-# %% tags=["demo"]
-mistakes.examine(hunted["none"])
+# The records of one case:
 
 # %% tags=["demo"]
 mistakes.excerpt(hunted["A"])

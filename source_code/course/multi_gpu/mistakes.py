@@ -1,16 +1,11 @@
-"""Detection of mistakes in a training script from each rank's records.
+"""Each rank's records of a training script, in which a reader looks for mistakes.
 
-In `bug_hunt.py`, every rank writes ``steps-<k>.jsonl`` (`course.training.rank_log`), which `step_records` reads. A
-check takes that list, and returns whether it found its mistake and a sentence about the records; `examine` runs all
-checks.
+In `bug_hunt.py`, every rank writes ``steps-<k>.jsonl`` (`course.training.rank_log`), which `step_records` reads.
 """
-
-import math
 
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
 from ddl.records.jsonfiles import read_json_lines
-from ddl.text import plural
 
 
 def step_records(run) -> list[dict]:
@@ -98,77 +93,6 @@ def outcomes(runs):
     return Table.of(rows, where)
 
 
-# ---------------------------------------------------------------- checks
-
-
-def own_samples(step_records: list[dict]) -> tuple[bool, str]:
-    """Look for samples that several ranks trained on in the same step."""
-    steps = [[set(step["samples"]) for step in ranks] for ranks in _step_by_step(step_records)]
-    every = sum(len(part) for parts in steps for part in parts)
-    different = sum(len(set().union(*parts)) for parts in steps)
-    return different < every, (
-        f"in {len(steps)} steps the ranks trained on {every:,} samples; counted once a step, "
-        f"{different:,} were different ones"
-    )
-
-
-def began_alike(step_records: list[dict]) -> tuple[bool, str]:
-    """Look for ranks whose initial weights differ from rank 0's."""
-    models = _different(rank["weights"] for rank in step_records)
-    return models > 1, f"before the first step {len(step_records)} ranks have {plural(models, 'different model')}"
-
-
-def applied_alike(step_records: list[dict]) -> tuple[bool, str]:
-    """Look for steps in which ranks apply different gradients, so that their models diverge."""
-    steps = _step_by_step(step_records)
-    apart = [step[0]["step"] for step in steps if _different(rank["update"] for rank in step) > 1]
-    models = _different(rank["weights"] for rank in steps[-1])
-    where = f", first in step {apart[0]}" if apart else ""
-    return bool(apart), (
-        f"in {len(apart)} of {len(steps)} steps the ranks applied different gradients{where}; at "
-        f"the end there {'are' if models > 1 else 'is'} {plural(models, 'model')}"
-    )
-
-
-def counted_once(step_records: list[dict]) -> tuple[bool, str]:
-    """Look for a throughput based on more samples than the ranks trained on."""
-    counted = sum(rank["samples_counted"] for rank in step_records)
-    processed = sum(len(step["samples"]) for rank in step_records for step in rank["steps"])
-    return counted != processed, (
-        f"the ranks counted {counted:,} samples and trained on {processed:,}: the throughput is "
-        f"{counted / processed:.3g} times the true one"
-    )
-
-
-def scaled_rate(step_records: list[dict]) -> tuple[bool, str]:
-    """Look for steps without the linearly scaled learning rate (Goyal et al. 2017, section 2.1)."""
-    one, wanted = step_records[0]["rate_of_one_rank"], step_records[0]["rate_of_one_rank"] * len(step_records)
-    rates = {step["rate"] for rank in step_records for step in rank["steps"]}
-    used = " to ".join(f"{rate:.4g}" for rate in sorted({min(rates), max(rates)}))
-    # The optimizer stores it in float32.
-    return not all(math.isclose(rate, wanted, rel_tol=1e-5) for rate in rates), (
-        f"{len(step_records)} × {one:.4g} = {wanted:.4g} is the scaled learning rate; {used} was used"
-    )
-
-
-def one_writer(step_records: list[dict]) -> tuple[bool, str]:
-    """Look for a file that a rank other than rank 0 writes."""
-    writers = [rank["rank"] for rank in step_records if rank["wrote"]]
-    names = " and ".join(sorted({rank["wrote"] for rank in step_records if rank["wrote"]}))
-    who = ", ".join(map(str, writers)) or "none"
-    return any(writers), f"{names or 'the weights'} was written by rank{'s' * (len(writers) > 1)} {who}"
-
-
-CHECKS = {
-    "ranks share samples": own_samples,
-    "ranks begin differently": began_alike,
-    "ranks drift apart": applied_alike,
-    "throughput miscounted": counted_once,
-    "learning rate not scaled": scaled_rate,
-    "more than rank 0 writes": one_writer,
-}
-
-
 def _rank_of(path):
     return int(path.stem.partition("-")[2])
 
@@ -180,22 +104,3 @@ def _step_by_step(step_records):
 
 def _different(values):
     return len(set(values))
-
-
-def examine(run):
-    """Tabulate the checks of a run of `bug_hunt.py`; ``found`` lists its mistakes."""
-    from ddl.display.table import Table  # with pandas
-
-    seen = step_records(run)
-    rows = []
-    for mistake, check in CHECKS.items():
-        found, sentence = check(seen)
-        rows.append(
-            {
-                "found": found,
-                "result": ("✗ found" if found else "✓ right", "result", "s"),
-                "mistake": (mistake, "mistake", "s"),
-                "evidence": (sentence, "what the records show", "s"),
-            }
-        )
-    return Table.of(rows, run.name)

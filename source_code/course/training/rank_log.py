@@ -1,4 +1,4 @@
-"""Records of each rank of `bug_hunt.py`, for `workers.mistakes`, and saved weights."""
+"""Records of each rank of `bug_hunt.py`, for `course.multi_gpu.mistakes`, and saved weights."""
 
 from pathlib import Path
 
