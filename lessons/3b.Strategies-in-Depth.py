@@ -33,7 +33,7 @@ import pandas as pd
 import ddl
 from ddl import launch
 from course import agreement, check, difference, hint, recorded
-from course import compare_guess, mistakes, ps_faults
+from course import compare_guess, mistakes
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -221,17 +221,10 @@ compare_guess(guess_staleness, mean, "updates by others, on average")
 # With two workers it is usually about one. With a hundred it is about a hundred, and
 # the gradient belongs to weights that are long gone.
 #
-# What does it buy? These were measured by holding or killing processes:
-
-# %% tags=["demo"]
-ps_faults.table()
-
-# %% [markdown]
-# Our script hands out two steps per worker ahead, and takes results in that order. So a
-# slow worker costs more than its own share, and when one stops, the others make only a
-# few more updates. A lost worker ended the run here, by the launcher. With a lost
-# parameter server the weights are gone, and training restarts from a checkpoint that the
-# coordinator wrote.
+# What does it buy? Workers do not wait for each other, so one that is slow or lost need not
+# hold up the rest, if the coordinator gives its steps to others. (Ours takes results in
+# order, two steps per worker ahead, so it soon waits.) With a lost parameter server the
+# weights are gone, and training restarts from a checkpoint that the coordinator wrote.
 
 # %% [markdown]
 # ## 3. Do they agree?
@@ -319,31 +312,12 @@ agreement(trained)  # at the end
 # (`AUTO`, `SUM_OVER_BATCH_SIZE`) in your own loop: pass `reduction="none"` and divide
 # yourself.
 #
-# **Predict first.** If each of two replicas takes the mean of its own half of a batch,
-# how many times too long is the gradient?
-
-# %% tags=["demo"]
-guess_ratio = None  # how many times
-
-# %% tags=["demo"]
-x, y = np.random.default_rng(seed).normal(size=(2, 64))
-
-
-def slope(some, divisor):
-    """Return the slope of (y - w * x) ** 2 at w = 0, summed and divided."""
-    return sum(-2 * x[some] * y[some]) / divisor
-
-
-whole = np.arange(64)
-summed = sum(slope(half, 32) for half in np.split(whole, 2))
-compare_guess(guess_ratio, summed / slope(whole, 64), "times as long")
-
-# %% [markdown]
 # A factor $N$ on everything is a learning rate that is $N$ times too high. With SGD you
 # may notice; with Adam, which divides by the gradient's size, almost never. An uneven
 # last batch is worse: the *direction* is wrong, because images in the smaller part
-# weigh more. So divide by the images that are there. A penalty on the weights is the same on every replica, so it counts $N$
-# times unless divided by $N$ (`tf.nn.scale_regularization_loss`).
+# weigh more. So divide by the images that are there. A penalty on the weights is the same
+# on every replica, so it counts $N$ times unless divided by $N$
+# (`tf.nn.scale_regularization_loss`).
 
 # %% [markdown]
 # ### One replica's loss

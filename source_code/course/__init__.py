@@ -38,7 +38,6 @@ _MODULES = {
     "sgd": "gradients.sgd",
     "hierarchy": "topology.hierarchy",
     "prediction": "topology.prediction",
-    "ps_faults": "multi_gpu.ps_faults",
     "fault_injection": "multi_gpu.fault_injection",
     "exercise": "multi_gpu.exercise",
     "failures": "multi_gpu.failures",

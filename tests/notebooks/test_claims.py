@@ -18,7 +18,7 @@ import pytest
 import scipy.stats
 
 import lessons
-from course import critical, precisions, ps_faults, recorded
+from course import critical, precisions, recorded
 from course.challenge import TARGET
 from course.challenge.findings import ablations, best_of
 from course.challenge.verdict import Score
@@ -771,7 +771,6 @@ def expected(records):
         configuration: ranging(records.configuration(configuration).values(), unit="% ")
         for configuration in (BATCH_1024, "+ warm-up", "LARS", "LAMB")
     }
-    server = {case: ranging(row["updates_per_s"] for row in ps_faults.records()[case]) for case in ("plain", "held")}
     points = {
         (result["rate_mbit"], point["variant"]): f"{1000 * point['seconds']['median']:.0f} ms"
         for result in records.results("two-hosts")
@@ -787,7 +786,6 @@ def expected(records):
         f"1,000 Mbit/s: flat, hierarchical | {points[1000, 'flat']}, {points[1000, 'hierarchical']} |",
         f"100 Mbit/s | {points[100, 'flat']}, {points[100, 'hierarchical']} |",
         f"÷ in float32, 2 ranks | {ranging(speed.ratios, '{:.2f}')} |",
-        f"all run, one worker is slow | {server['plain']}, {server['held']} |",
         f"batch 64 | {ranging(records.configuration('small batch + BN').values(), unit='% ')} |",
         f"at batch 1,024, at its best rate | {percent[BATCH_1024]} |",
         f"the same with a warm-up | {percent['+ warm-up']} |",
