@@ -5,18 +5,17 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 100 minutes, in two sittings |
-# | hardware | two cores |
+# | time | 85 minutes, in two sittings |
+# | hardware | any: its runs are recorded |
 # | before this | [5. Challenge](5.Challenge.ipynb) |
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | fishing, and where samples go | 1 to 3 | 50 |
-# | ideas, scores and cheats | 4 to 6 | 50 |
+# | fishing, and where samples go | 1 to 3 | 40 |
+# | ideas, scores and cheats | 4 to 6 | 45 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
-workers = 2
 
 # %%
 import math
@@ -26,14 +25,12 @@ import numpy as np
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import launch
 from course import check, compare_guess, hint, plot, recorded
-from course import challenge, critical, efficiency
+from course import challenge, critical
 from course.challenge.findings import ablations, best_of, judged
 from course.challenge.report import report
 from course.challenge.rules import GLOBAL_BATCH
 
-smoke = size == "smoke"
 baselines = recorded("challenge-baseline")  # twenty runs, other seeds
 reached = [100 * run.result["private_accuracy"] for run in baselines]
 middle = np.mean(reached)
@@ -224,36 +221,11 @@ assert math.isclose(value, 1, rel_tol=1e-6)
 #
 # ### Time
 #
-# A rank takes its 512 images in passes of 32 and adds up their gradients; then one
-# all-reduce averages them. `step_times.py` times such a step, with a network that does
-# more work per weight than the baseline's.
-#
-# **Predict first.** What percentage of the step goes into communication?
-
-# %% tags=["demo"]
-guess_sent = None  # percent of a step
-
-# %% tags=["demo"]
-passes = 2 if smoke else GLOBAL_BATCH // (32 * workers)
-parts = launch(
-    "step_times.py", name="a step of the challenge", workers=workers,
-    widths=[32], global_batch=32 * workers, aggregate=passes,
-    steps=2 if smoke else 10,
-)
-
-# %% tags=["demo"]
-step = efficiency.step_parts([parts]).iloc[0]
-compare_guess(guess_sent, 100 * step["communication_ms"] / step["step_ms"],
-              "% of a step is communication")
-
-# %% tags=["demo"]
-plot.plot_step_times([parts])
-
-# %% [markdown]
-# Time is mostly arithmetic, so compute less: for fewer images, with a narrower network
-# or fewer layers while images are large, or in a cheaper format. On an AMD EPYC with
-# instructions for bfloat16 (AVX512_BF16), `PRECISION = "bfloat16"` cut the reference's
-# time per sample to this fraction of float32's:
+# Time is mostly arithmetic ([3c](3c.Scaling-in-Depth.ipynb), section 2, times the parts of a
+# step), and a score's one process sends nothing. So compute less: for fewer images, with a
+# narrower network or fewer layers while images are large, or in a cheaper format. On an AMD
+# EPYC with AVX512_BF16, `PRECISION = "bfloat16"` cut the reference's time per sample to this
+# fraction of float32's:
 
 # %% tags=["demo", "recorded"]
 seconds = {
@@ -264,8 +236,6 @@ seconds = {
 round(seconds["longer, in bfloat16"] / seconds["reference"], 2)
 
 # %% [markdown]
-# `COMPRESSION = "fp16"` halves only messages, and a score's one process sends none.
-#
 # ### Samples
 #
 # Lesson 4 fitted the samples to a target at batch $B$, on this network and these images
@@ -287,16 +257,6 @@ samples = GLOBAL_BATCH * curve.fit.steps(GLOBAL_BATCH)
 compare_guess(guess_more, samples / (64 * curve.fit.steps(64)),
               "times the samples of batch 64")
 
-# %% tags=["demo", "recorded"]
-frozen = critical.Noise(tuple(
-    run.result["noise"]["noise_scale"] or math.inf
-    for run in recorded("noise-frozen")
-))
-plot.plot_critical_batch(curve, noise={"at frozen weights": frozen})
-
-# %% tags=["demo", "recorded"]
-plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
-
 # %% [markdown] tags=["claims"]
 # By the fitted curve a batch of 1,024 needs more than twice the samples of a
 # batch of 64, and more than half of its samples are the price of the batch. In
@@ -304,9 +264,9 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 
 # %% [markdown]
 # At the **gradient noise scale**, noise and signal are equally strong
-# ([4b](4b.Convergence-in-Depth.ipynb), section 2). These were measured at 50, 58 and 65 %
-# accuracy, and grow: there the gradient of 1,024 images is more signal than noise, and more
-# images would help little. At the challenge's 72.5 % nobody has measured it. What helps is
+# ([4b](4b.Convergence-in-Depth.ipynb), section 2). So up to 65 % accuracy, where it was
+# measured, the gradient of 1,024 images is mostly signal, and more images would help little.
+# What helps is
 #
 # - **steps that get further**: a better-conditioned network or optimizer, whose curve
 #   bends later (Zhang et al., 2019);
@@ -325,24 +285,19 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 #   faster than another (Jordan et al., 2024).
 # - **whitening**: the first layer decorrelates images, and is not trained (Page, part
 #   8; Jordan, 3.2).
-# - **width late**: few filters where images are large, many where they are small, for
-#   more weights with the same arithmetic (Jordan, 3.1).
-# - **faster biases**: a higher learning rate for batch norm's biases (Page, part 8;
-#   Jordan, 3.4).
-# - **label smoothing** asks for 0.82, not 1, so the logits of images that are already
-#   right stop growing (Szegedy et al., 7).
+# - **width late**: few filters where images are large, many where they are small
+#   (Jordan, 3.1).
+# - **faster biases**: a higher learning rate for batch norm's (Page, part 8; Jordan, 3.4).
+# - **label smoothing** asks for 0.82, not 1 (Szegedy et al., 7).
 # - **faster norm statistics**: evaluations use the means of about twenty passes
 #   (Jordan's code).
 
 # %% [markdown]
 # To learn what an idea is worth *here*, leave it out and keep all the rest, the seeds
-# too. Each configuration has its own best of five to seven settings of learning rate and
-# momentum, by the mean of three seeds ([more](../docs/findings.md)). The recorded runs
-# take one epoch in bfloat16, with a narrower network. Muon, whitening, width late, label
-# smoothing and faster norm statistics were left out on another processor than "one pass" ran
-# on ([more](../docs/findings.md#lesson-5-the-reference-submission)). Late widening is taken out twice: with about as many
-# multiplications and fewer weights, and with as many weights and three times the
-# multiplications.
+# too. Each configuration has its own best learning rate and momentum. The recorded runs
+# take one epoch in bfloat16, with a narrower network; five tricks were left out on another
+# processor ([more](../docs/findings.md#lesson-5-the-reference-submission)). Late widening
+# is taken out twice: at equal multiplications, and at equal weights.
 #
 # **Predict first.** Leaving out which trick costs most?
 
@@ -365,23 +320,20 @@ plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 # matters as much. Without late widening accuracy is lower at equal multiplications, but not at
 # equal weights. In these runs whitening and faster norm statistics also matter. Without small
 # shifts, without faster biases, and with plain widths of equal weights these runs end higher
-# on average: three of the published tricks cost accuracy in one epoch. Nine of the eleven configurations
-# were best at twice the whole file's learning rate in these runs, none at four times.
+# on average: three of the published tricks cost accuracy in one epoch.
 
 # %% [markdown]
-# If an interval contains 0, five pairs were too few to see a difference of that size;
-# that is not the same as none. With ten independent intervals, the chance that at least
-# one misses is 40 %, so the table corrects p (Holm, 1979).
+# If an interval contains 0, five pairs were too few to see a difference of that size. With
+# ten independent intervals, at least one misses with a chance of 40 %, so the table
+# corrects p (Holm, 1979).
 #
-# *Pairs to see it*, the number of pairs with which the interval excludes 0 half of the
-# time, are **what an idea costs to try**. A handful takes an hour. If an idea
-# needs dozens, your table shows noise. The tricks do not add up: each was left out with all others present.
+# *Pairs to see it*, with which the interval excludes 0 half of the time, are **what an idea
+# costs to try**. A handful takes an hour; if an idea needs dozens, your table shows noise.
 
 # %% [markdown]
 # ## 5. How far above the target?
 #
-# Draw five of the baseline's twenty runs many times, with replacement, and count how
-# often they pass.
+# Draw five of the baseline's twenty runs many times, and count how often they pass.
 #
 # **Predict first.** The baseline's mean is about a point and a half above 72.5 %. How
 # many of a hundred scores of five count?
@@ -417,9 +369,8 @@ pd.DataFrame({
 # %% [markdown]
 # ## 6. Can the scorer be fooled?
 #
-# [Lesson 5's rules](5.Challenge.ipynb) keep a file from winning with a smaller batch, a
-# table of answers, the best of many seeds, a faster machine, or work before and after
-# training. And a report flags files for an instructor to read.
+# [Lesson 5's rules](5.Challenge.ipynb) leave few ways to cheat, and a report flags files
+# for an instructor to read.
 #
 # **Predict first.** Four files below try to cheat. How many are flagged?
 
@@ -445,13 +396,11 @@ compare_guess(guess_flagged, sum(map(bool, flags.values())),
               "of four are flagged")
 
 # %% [markdown]
-# `views.py` shows each image to the network twice. The report needn't notice: the
-# second pass is on the clock. `labels.py` and `clock.py` gain nothing either: the
-# sandbox has no file with labels, and processor time is measured from outside. Weights
-# from elsewhere would help, and no program can tell them from a good idea with
-# certainty, so a person reads that file.
-#
-# Some cheats can only be forbidden, such as extra steps inside `augment()`.
+# `views.py` shows each image to the network twice; the second pass is on the clock.
+# `labels.py` and `clock.py` gain nothing either: the sandbox has no file with labels, and
+# processor time is measured from outside. Weights from elsewhere would help, and no program
+# can tell them from a good idea, so a person reads that file. Some cheats can only be
+# forbidden, such as extra steps inside `augment()`.
 
 # %% [markdown]
 # ## What you tried, expected and found
@@ -547,11 +496,6 @@ compare_guess(guess_flagged, sum(map(bool, flags.values())),
 
 # %% tags=["demo"]
 check()
-
-# %% [markdown]
-# ## Things to try
-#
-# - Score the baseline itself: does it count?
 
 # %% [markdown]
 # ## Sources

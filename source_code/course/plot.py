@@ -9,9 +9,7 @@ _MODULES = {
     "topology.plot_algorithms": "plot_algorithms",
     "topology.plot_bandwidth": "plot_bandwidth",
     "challenge.plot_challenge": "plot_challenge",
-    "convergence.plot_convergence": (
-        "plot_convergence plot_noise_scale plot_schedule plot_batch_size_tradeoff plot_minima"
-    ),
+    "convergence.plot_convergence": "plot_convergence plot_noise_scale plot_schedule plot_minima",
     "convergence.plot_critical": "plot_critical_batch plot_differences plot_tasks plot_tuning",
     "gradients.plot_descent": "slider plot_descent plot_training plot_spread plot_best_rate plot_ring",
     "gradients.plot_sgd": "plot_map plot_one_step",

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 import numpy
 import pandas
 
-from course.convergence.curve import Fit
 from course.shared.figure import COLORS, GRAY, Figure, band, configuration_looks, frame, look, styled
 from ddl.display.chart import short
 from ddl.display.style import data_of
@@ -224,50 +223,6 @@ def plot_schedule(schedules) -> Figure:
     panel.set_title("computed from the schedules, no run needed")
     panel.legend()
     figure.alt = f"Learning rate over epochs: {'; '.join(texts)}."
-    return figure
-
-
-@styled
-def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequence[int] = ()) -> Figure:
-    """Draw the benefit and cost of larger batches by the noise-scale model, with some batch sizes marked.
-
-    ``S / S_min = 1 + B_crit / B`` optimizer steps and ``E / E_min = 1 + B / B_crit`` samples reach the same loss
-    (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", equation 2.11). ``B_crit`` is the
-    `noise_scale` in samples or that of a curve fitted to runs.
-    """
-    measured = noise_scale if isinstance(noise_scale, Fit) else None
-    name = "critical batch" if measured else "noise scale"
-    noise_scale = measured.critical if measured else noise_scale
-    batch = noise_scale * numpy.geomspace(1 / 64, 64, 200)
-    figure = Figure(9.0, 3.8)
-    panels = figure.subplots(1, 2, sharey=True)
-    curves = (
-        ("optimizer steps ÷ the fewest possible", lambda b: 1 + noise_scale / b),
-        ("samples (or epochs) ÷ the fewest possible", lambda b: 1 + b / noise_scale),
-    )
-    for index, (panel, (label, curve)) in enumerate(zip(panels, curves, strict=True)):
-        panel.plot(batch, curve(batch), color=COLORS[index])
-        panel.axvline(noise_scale, color=GRAY, linestyle=":")
-        for mark in batches:
-            panel.plot([mark], [curve(mark)], "o", color=COLORS[index], markersize=7)
-            panel.annotate(f" {mark:,}", (mark, curve(mark)), va="bottom")
-        panel.set(xscale="log", yscale="log", xlabel="batch size, samples", title=label)
-        panel.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
-        panel.xaxis.set_major_formatter("{x:,.0f}")
-        panel.annotate(f" {name} {noise_scale:,.0f}", (noise_scale, 40))
-    panels[0].set_ylabel("to the same loss, relative")
-    source = f"with the critical batch measured in runs: {measured}" if measured else "not measured"
-    figure.suptitle(f"computed from the model of McCandlish et al. 2018, {source}", fontsize=11)
-    marks = "; ".join(
-        f"batch {mark:,}: {1 + noise_scale / mark:.2f} times the steps and "
-        f"{1 + mark / noise_scale:.2f} times the samples"
-        for mark in batches
-    )
-    figure.alt = (
-        "Two curves against batch size on logarithmic axes. Steps to a given loss fall as the "
-        "batch grows and level off; samples stay level at first and then grow with the batch. At "
-        f"the {name} of {measured or f'{noise_scale:,.0f}'} both are twice their minimum. {marks}"
-    ).strip()
     return figure
 
 

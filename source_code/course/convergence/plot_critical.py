@@ -2,7 +2,7 @@
 
 import math
 from collections import namedtuple
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy
 from matplotlib.ticker import NullLocator
@@ -36,55 +36,45 @@ VERDICTS = {"better": COLORS[2], "worse": COLORS[1], "within the margin": COLORS
 
 
 @styled
-def plot_critical_batch(
-    measured: Critical | Iterable[Critical], noise: Mapping[str, Noise] | None = None, reader: Sequence = ()
-) -> Figure:
-    """Draw steps and samples to a target against batch size, with the critical batches below.
+def plot_critical_batch(curve: Critical, noise: Mapping[str, Noise] | None = None, reader: Sequence = ()) -> Figure:
+    """Draw steps and samples to a target against batch size, with the critical batch below.
 
     A dot is a seed, a band the curve's 95 % interval; hollow dots are seeds of batches excluded from the fit because a
-    seed missed the target. With one curve, the background shows the regions of Shallue et al. 2019, section 4.1.
-    Estimates of the `noise` scale, by label, get a line from their 10th to their 90th percentile. Runs of the `reader`
-    are drawn where they reached the same target.
+    seed missed the target. The background shows the regions of Shallue et al. 2019, section 4.1. Estimates of the
+    `noise` scale, by label, get a line from their 10th to their 90th percentile. Runs of the `reader` are drawn where
+    they reached the same target.
     """
-    curves = [measured] if isinstance(measured, Critical) else list(measured)
-    if not curves:
-        raise InputError("no critical batch size to draw: pass the result of critical_batch")
     noise = dict(noise or {})
-    reader = [(run, found) for run in reader if (found := reached(run, curves[0].target)) is not None]
-    rows = [_critical_row(curve, len(curves) > 1) for curve in curves] + [_noise_row(*item) for item in noise.items()]
-    batches = sorted({point.batch for curve in curves for point in curve.points})
+    reader = [(run, found) for run in reader if (found := reached(run, curve.target)) is not None]
+    rows = [_critical_row(curve), *(_noise_row(*item) for item in noise.items())]
+    batches = [point.batch for point in curve.points]
     middles = [row.middle for row in rows if math.isfinite(row.middle)]
     limits = min([batches[0], *middles]) / 2**0.5, max([batches[-1], *middles]) * 2**0.5
     figure = Figure(8.0, 6.2 + 0.28 * len(rows))
     heights = {"height_ratios": [3, 2.4, 0.35 * len(rows) + 0.2]}
     steps, samples, marks = figure.subplots(3, 1, sharex=True, gridspec_kw=heights)
-    looks = configuration_looks([*(curve.configuration for curve in curves), *noise])
-    for curve in curves:
-        _draw_curve(
-            curve, looks[curve.configuration], steps, samples, label=curve.configuration if len(curves) > 1 else None
-        )
+    looks = configuration_looks([curve.configuration, *noise])
+    _draw_curve(curve, looks[curve.configuration], steps, samples)
     for panel, label in ((steps, "optimizer steps"), (samples, "samples")):
         frame(panel, y="{x:g}", xscale="log", xlim=limits, ylabel=f"{label} to the target")
         panel.yaxis.set_major_formatter(lambda value, _: short(value))
-    if len(curves) == 1:
-        _draw_ideal(curves[0], steps, samples)
-        _draw_regions(curves[0], (steps, samples))
+    _draw_ideal(curve, steps, samples)
+    _draw_regions(curve, (steps, samples))
     for number, (run, found) in enumerate(reader):
         star = dict(marker="*", color="#000000", markeredgecolor="#ffffff", markersize=14, linestyle="", zorder=5)
         batch = run.result["global_batch"]
         steps.plot([batch], [found.steps], label=None if number else "your runs", **star)
         samples.plot([batch], [found.samples], **star)
-    _draw_rows(marks, rows, [looks[name] for name in (*(curve.configuration for curve in curves), *noise)])
+    _draw_rows(marks, rows, [looks[name] for name in (curve.configuration, *noise)])
     marks.set_xticks(batches, [f"{batch:,}" for batch in batches])
     marks.xaxis.set_minor_locator(NullLocator())
     marks.set_xlabel("global batch size, samples")
-    target = " and ".join(dict.fromkeys(f"{100 * curve.target:g} %" for curve in curves))
-    data = " and ".join(dict.fromkeys(curve.data for curve in curves))
-    figure.suptitle(f"target: held-out accuracy of {target}; data: {data}", fontsize=11)
+    target = f"{100 * curve.target:g} %"
+    figure.suptitle(f"target: held-out accuracy of {target}; data: {curve.data}", fontsize=11)
     figure.legend_below(steps, columns=3)
     figure.alt = (
-        f"Steps and samples to a held-out accuracy of {target} against batch size, logarithmic, on {data}. "
-        + " ".join(map(_in_words, curves))
+        f"Steps and samples to a held-out accuracy of {target} against batch size, logarithmic, on {curve.data}. "
+        + _in_words(curve)
         + "".join(f" {row.label}: {row.words}." for row in rows)
         + "".join(
             f" Your run at batch {run.result['global_batch']:,}: {found.steps:,} steps, {found.samples:,} samples."
@@ -97,8 +87,8 @@ def plot_critical_batch(
 _Row = namedtuple("_Row", "label middle low high words")  # a batch size with its interval, for the lowest panel
 
 
-def _critical_row(curve, several):
-    label = f"critical batch, {curve.configuration}" if several else "critical batch"
+def _critical_row(curve):
+    label = "critical batch"
     if not curve.has_fit:
         return _Row(label, math.nan, math.nan, math.nan, "too few batches reached the target")
     return _Row(label, curve.fit.critical, *curve.fit.interval, str(curve.fit))
@@ -113,21 +103,21 @@ def _noise_row(label, noise):
     return _Row(label, noise.middle, low, high, words)
 
 
-def _draw_curve(curve, style, steps, samples, label):
+def _draw_curve(curve, style, steps, samples):
     color, marker = style["color"], style["marker"]
     style = style | {"marker": ""}
     if curve.has_fit:
         x = numpy.geomspace(curve.fit.batches[0], curve.fit.batches[-1], 100)
         low, high = curve.fit.band(x)
         for panel, times in ((steps, 1), (samples, x)):
-            panel.plot(x, curve.fit.steps(x) * times, label=label or "fitted curve", **style)
+            panel.plot(x, curve.fit.steps(x) * times, label="fitted curve", **style)
             band(panel, x, low * times, high * times, color, alpha=0.2)
             panel.axvline(curve.fit.critical, color=color, linewidth=1, linestyle=":")
     for point in curve.points:
         face = "none" if point.missed else color
         batch = [point.batch] * len(point.seeds)
         dots = dict(color=color, marker=marker, linestyle="", markerfacecolor=face, markersize=5, alpha=0.8)
-        name = "a seed" if label is None and point is curve.points[0] else None
+        name = "a seed" if point is curve.points[0] else None
         steps.plot(batch, [run.steps for run in point.seeds.values()], label=name, **dots)
         samples.plot(batch, [run.samples for run in point.seeds.values()], **dots)
 

@@ -33,7 +33,6 @@ FIGURES = {
     "one step": lambda: plot.plot_one_step((2, 4)),
     "minima": lambda: plot.plot_minima(),
     "schedule": lambda: plot.plot_schedule({"ramp": ([0, 8], [0.0, 0.8])}),
-    "trade-off": lambda: plot.plot_batch_size_tradeoff(curve().fit, batches=(430,)),
     "cost": lambda: plot.plot_cost({"a layer": (0.01, (4e6,))}, LINK, 2),
     "lost share": lambda: plot.plot_lost_share(60, 300, 11_124),
     "algorithms": lambda: plot.plot_algorithms(64, 1e-5, 1e-10),
@@ -43,7 +42,6 @@ FIGURES = {
     "noise scale": lambda: plot.plot_noise_scale(recorded("critical-batch")[:3]),
     "tuning": lambda: plot.plot_tuning(recorded("convergence-tuning")),
     "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
-    "critical, two configurations": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
     "tasks": lambda: plot.plot_tasks(curve(), Noise((400.0,))),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
     "variants": lambda: plot.plot_communication(raced()),
@@ -51,7 +49,7 @@ FIGURES = {
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
     "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8), interleaved=pipeline.one_f_one_b(4, 8, chunks=2)),
 }
-RECORDED = {"convergence", "differences", "tuning", "critical", "critical, two configurations", "sharpness"}
+RECORDED = {"convergence", "differences", "tuning", "critical", "sharpness"}
 
 
 def configurations():
