@@ -719,10 +719,6 @@ def challenge_figures(records):
     for _, row in ablations(recorded("challenge-ablations"), "one pass").iterrows():
         half = (row["high_points"] - row["low_points"]) / 2
         yield f"{row['trick']} {row['difference_points']:+.1f} ± {half:.1f}".replace("-", "−")
-    first, second = records.results("challenge-amx")
-    yield f"two seeds of {first['samples']:,} samples took {first['cpu_seconds']:.0f} and {second['cpu_seconds']:.0f} CPU"
-    for key, words in (("private_accuracy", "and"), ("private_accuracy_mirrored", "the same networks")):
-        yield f"{words} reached {100 * first[key]:.1f} and {100 * second[key]:.1f} %."
 
 
 SECTIONS = (
