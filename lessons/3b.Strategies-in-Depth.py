@@ -787,13 +787,7 @@ if there:
 
 # %% [markdown]
 # Up to rounding, two ranks of PyTorch have the weights of one device of TensorFlow, and
-# [most of each lesson carries over](../docs/pytorch-and-jax.md). But
-#
-# - `backward_passes_per_step` becomes `with model.no_sync():` around all passes but the
-#   last, and you divide the loss yourself. With SGD they agree; PyTorch counts updates as
-#   steps, and Horovod 0.28.1 counts passes, so Adam's updates and schedules differ;
-# - DDP sends buckets of about 25 MiB by default (`bucket_cap_mb`), Horovod fuses up to
-#   128 MiB (`HOROVOD_FUSION_THRESHOLD`).
+# [most of each lesson carries over](../docs/pytorch-and-jax.md).
 
 # %% [markdown]
 # ## Your answers so far

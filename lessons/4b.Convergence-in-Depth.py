@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 105 minutes, in three sittings |
+# | time | 95 minutes, in three sittings |
 # | hardware | two cores |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #
@@ -17,7 +17,7 @@
 # | --- | --- | --- |
 # | what changes, and noise | 1 to 2 | 45 |
 # | gap and sharpness | 3 to 4 | 30 |
-# | norms, and today's practice | 5 to 6 | 30 |
+# | norms, and today's practice | 5 to 6 | 20 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -723,30 +723,8 @@ for parts, count, channels in ((2, 3, 1), (3, 8, 4), (32, 32, 3), (1, 5, 2)):
 # - **LAMB** is `keras.optimizers.Lamb` in Keras 3, and `tfa.optimizers.LAMB` in
 #   tensorflow-addons, which has ended and knows TensorFlow up to 2.15.
 #
-# **A trap.** A rank that accumulates $n$ passes takes one step in $n$. Horovod 0.28.1's
-# `backward_passes_per_step=n` also counts the others in `optimizer.iterations`, whether it
-# adds or averages. Learning-rate schedules run $n$ times as fast, and Adam corrects its
-# means as if step $n$ were its first.
-#
-# **Predict first.** With 8 passes, what fraction of its length does Adam's first update have?
-
-# %% tags=["demo"]
-guess_length = None  # of the right length
-
-# %% tags=["demo"]
-def first_update(passes, beta_1=0.9, beta_2=0.999):
-    """Return the length of Adam's first update, if passes count as steps."""
-    mean = (1 - beta_1) / (1 - beta_1**passes)
-    square = (1 - beta_2) / (1 - beta_2**passes)
-    return mean / math.sqrt(square)
-
-
-display(pd.Series({n: first_update(n) for n in (1, 2, 4, 8, 16)}).round(3))
-compare_guess(guess_length, first_update(8), "of the right length")
-
-# %% [markdown]
-# SGD counts nothing, and is right. For Adam, accumulate in your own loop, as
-# `train_cifar.py` does, and apply the optimizer once.
+# A trap for schedules and Adam is in [3f](3f.Bets.ipynb), bet 7: Horovod counts accumulated
+# passes as steps. `train_cifar.py` accumulates in its own loop, and applies the optimizer once.
 
 # %% [markdown]
 # ## Your answers so far
