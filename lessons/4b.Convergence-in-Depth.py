@@ -733,12 +733,6 @@ for parts, count, channels in ((2, 3, 1), (3, 8, 4), (32, 32, 3), (1, 5, 2)):
 check()
 
 # %% [markdown]
-# ## Things to try
-#
-# - Launch the small batch on two ranks with `identical_data=True` and `noise_scale=True`:
-#   every rank gets the same images, a common mistake. What does the noise scale read?
-
-# %% [markdown]
 # ## Sources
 #
 # - Dinh et al. (2017), *Sharp Minima Can Generalize For Deep Nets*, sections 3, 4

@@ -31,7 +31,6 @@ def parse_args(arguments=None):
     validation = f"validation: {VALIDATION_SAMPLES:,} training images set aside (default: test)"
     add("--held-out", default="test", choices=HELD_OUT, help=validation)
     add("--no-augment", action="store_true", help="no random flips and shifts")
-    add("--identical-data", action="store_true", help="give every rank the SAME samples: a common mistake")
     # How long
     add("--epochs", type=above_0, default=8)
     add("--steps", type=Integer(), help="train for this many steps instead")
@@ -184,8 +183,7 @@ def stop(settings, row):
 def rank_slice(settings, rank):
     """Return which part of every global batch this rank trains on."""
     each = settings.per_rank_batch
-    first = 0 if settings.identical_data else rank * each
-    return slice(first, first + each)
+    return slice(rank * each, (rank + 1) * each)
 
 
 def recomputing(model, settings, data):
@@ -206,7 +204,7 @@ def comparable(settings, data, precision):
 
 def facts(settings, ranks, model, data, schedule, precision):
     """Return the settings for result.json."""
-    names = "recipe model global_batch backward_passes_per_step held_out identical_data seed".split()
+    names = "recipe model global_batch backward_passes_per_step held_out seed".split()
     return {
         "config": vars(settings),
         **{name: getattr(settings, name) for name in names},
@@ -233,11 +231,6 @@ def announce(log, settings, ranks, data, schedule, precision):
     )
     if data.note:
         log.note(data.note)
-    if settings.identical_data:
-        log.note(
-            "IDENTICAL DATA: every rank trains on the same samples, so that more ranks "
-            "add nothing; this run is a demonstration of a mistake"
-        )
     log.print(f"computes in {precision}")
 
 

@@ -30,7 +30,6 @@ CASES = {
     "noise": ["--noise-scale"],
     "noticed": ["--noise-scale"],
     "noticed_at_the_end": [],
-    "noise_identical": ["--noise-scale", "--identical-data"],
     "lars": ["--recipe", "lars", "--schedule", "cosine"],
     "resnet": ["--model", "resnet", "--optimizer", "adam", "--steps", "3"],
     "diverging": ["--learning-rate", "1e6", "--steps", "60"],
