@@ -64,8 +64,8 @@ class ProcessControl:
     def pause(self) -> None:
         """Wait a moment, or until the supervisor ends."""
         if self._process and self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended
-                _await_process(self._process.pid, POLL_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                _await_process(self._process, POLL_S)
         else:
             time.sleep(POLL_S)
 
@@ -212,9 +212,13 @@ class ProcessControl:
             self._folder.append(self._folder.launcher, {"event": "ended", "time": time.time(), **fields})
 
 
-def _await_process(pid: int, timeout_s: float) -> None:
+def _await_process(process: subprocess.Popen, timeout_s: float) -> None:
     """Wait until a process has ended; `Popen.wait` with a timeout notices up to 50 ms late."""
-    pidfd = os.pidfd_open(pid)
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except OSError:  # it has ended, or a kernel before 5.3 or a sandbox has no such call
+        process.wait(timeout_s)
+        return
     try:
         ended = select.poll()
         ended.register(pidfd, select.POLLIN)

@@ -1,8 +1,10 @@
 """Run folders that are damaged, or cannot be used: each is named, and none hides another."""
 
+import errno
 import os
 import pickle
 import shutil
+import subprocess
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -139,6 +141,18 @@ def test_rank_on_another_host_is_not_killed(folder, host):
     for rank in (0, 1):
         with pytest.raises(NotFound, match=f"rank {rank} of run {GOOD}"):
             attach(GOOD).kill_rank(rank)
+
+
+@pytest.mark.parametrize("refusal", [OSError(errno.ENOSYS, "no such call"), ProcessLookupError(errno.ESRCH, "gone")])
+def test_an_end_is_awaited_without_pidfds(folder, monkeypatch, refusal):
+    monkeypatch.setattr("os.pidfd_open", Mock(side_effect=refusal))
+    process = subprocess.Popen(["sleep", "0.05"])
+    control = Run(folder(GOOD).path, process)._processes
+    for _ in range(50):
+        control.pause()
+        if process.returncode is not None:
+            break
+    assert process.returncode == 0
 
 
 def test_a_script_may_record_any_value(folder, capsys):
