@@ -88,20 +88,13 @@ class Experiment:
         import tensorflow as tf
 
         from course.data.augment import normalize
-        from course.data.tensors import constant
+        from course.data.tensors import batches, constant
 
         numbers = np.concatenate([self._order.epoch(epoch) for epoch in range(self.epochs)])
         numbers = shard(numbers[: self.steps], rank, ranks)
         with tf.device("CPU:0"):  # keep the images in the host's memory, not a GPU's
             images, labels = constant(self.data.train_images), constant(self.data.train_labels)
-        batches = tf.data.Dataset.from_tensor_slices(numbers.ravel())
-        batches = batches.batch(numbers.shape[1], drop_remainder=True).map(
-            lambda some: (normalize(tf.gather(images, some)), tf.gather(labels, some))
-        )
-        # A multi-process strategy must split every batch, because there are no files to split.
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        return batches.prefetch(2).with_options(options)
+        return batches(numbers, lambda some: (normalize(tf.gather(images, some)), tf.gather(labels, some)))
 
     def callback(self, model):
         """Return the Keras callback that records a ``Model.fit``."""

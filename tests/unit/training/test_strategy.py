@@ -46,3 +46,13 @@ def test_ranks_divide_every_batch_of_the_order(tf):
     parts = [[part.numpy().tolist() for _, part in ours.dataset(rank, 2)] for rank in range(2)]
     assert [first + second for first, second in zip(*parts, strict=True)] == labels
     assert {len(part) for each in parts for part in each} == {8}
+
+
+def test_no_thread_tunes_batches_whose_end_would_wait_for_it(tf, monkeypatch):
+    made = [prepared().dataset()]
+    from tensorflow.python.data.ops import multi_device_iterator_ops as devices
+
+    on_device = devices._create_device_dataset
+    monkeypatch.setattr(devices, "_create_device_dataset", lambda *given: made.append(on_device(*given)) or made[-1])
+    next(iter(tf.distribute.MirroredStrategy(["CPU:0"]).experimental_distribute_dataset(made[0])))
+    assert [dataset.options().autotune.enabled for dataset in made] == [False, False]

@@ -53,7 +53,7 @@ if __name__ == "__main__":
 import numpy as np
 import tensorflow as tf
 
-from course.data import Order, load_questions, shard
+from course.data import Order, load_questions, shard, tensors
 from course.multi_gpu import embedding
 from course.multi_gpu.binary_metrics import figures, loss_and_accuracy
 from course.training.strategy import devices_for
@@ -115,12 +115,7 @@ def dataset(config, questions, order, rank, ranks):
     """Return this rank's split of every batch of the training, in an order determined by the seed."""
     texts, targets = tf.constant(questions.texts), questions.targets.astype(np.float32)[:, None]
     numbers = shard(np.concatenate([order.epoch(epoch) for epoch in range(config.epochs)]), rank, ranks)
-    return (
-        tf.data.Dataset.from_tensor_slices(numbers.ravel())
-        .batch(numbers.shape[1], drop_remainder=True)
-        .map(lambda some: (tf.gather(texts, some), tf.gather(targets, some)))
-        .prefetch(2)
-    )
+    return tensors.batches(numbers, lambda some: (tf.gather(texts, some), tf.gather(targets, some)))
 
 
 def build(config):
