@@ -32,27 +32,32 @@ def constant(array: np.ndarray) -> tf.Tensor:
 
 
 def batches(numbers: np.ndarray, pick: Callable[[tf.Tensor], tuple[tf.Tensor, ...]]) -> tf.data.Dataset:
-    """Return a dataset of `pick` of each row of sample numbers, int ``[steps, batch]``, two batches ahead.
-
-    The autotuner of tf.data is off, here and in the iterators that a strategy makes for its devices: it has nothing to
-    tune, and in TensorFlow 2.15.1 the end of a loop may wait for its thread, until 20, 41, 82 or 142 s after the start.
-    """
-    options = _untuned()
+    """Return a dataset of `pick` of each row of sample numbers, int ``[steps, batch]``, two batches ahead."""
+    options = tf.data.Options()
     # A strategy with several processes splits every batch, because there are no files to split.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    multi_device_iterator_ops._create_device_dataset = _untuned_on_device
     one_by_one = tf.data.Dataset.from_tensor_slices(numbers.ravel())
-    return one_by_one.batch(numbers.shape[1], drop_remainder=True).map(pick).prefetch(2).with_options(options)
+    return untuned(one_by_one.batch(numbers.shape[1], drop_remainder=True).map(pick).prefetch(2).with_options(options))
 
 
-def _untuned() -> tf.data.Options:
+def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Return a dataset without the autotuner of tf.data, and so in the iterators that a strategy makes for its devices.
+
+    It has nothing to tune in the course's datasets. In TensorFlow 2.15.1 the end of a loop may wait for its thread,
+    until 20, 41, 82 or 142 s after the start.
+    """
+    multi_device_iterator_ops._create_device_dataset = _untuned_on_device
+    return _untuned(dataset)
+
+
+def _untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
     options = tf.data.Options()
     options.autotune.enabled = False
-    return options
+    return dataset.with_options(options)
 
 
 _on_device = multi_device_iterator_ops._create_device_dataset  # has no public option
 
 
 def _untuned_on_device(*arguments: Any) -> tf.data.Dataset:
-    return _on_device(*arguments).with_options(_untuned())
+    return _untuned(_on_device(*arguments))

@@ -11,6 +11,7 @@ import numpy
 import tensorflow as tf
 
 from course.data.augment import normalize
+from course.data.tensors import untuned
 from course.training.strategy import devices_for
 from ddl.errors import InputError
 
@@ -83,4 +84,4 @@ def _network():
 
 def _distributed(strategy, images, labels):
     """Split batches, with steps along the first axis, over the replicas."""
-    return strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((images, labels)))
+    return strategy.experimental_distribute_dataset(untuned(tf.data.Dataset.from_tensor_slices((images, labels))))
