@@ -49,6 +49,7 @@ assert $name(2) == 2
 
 """
 VARIANT = """
+
 # %% $id right
 # TODO: the style: `return x` -> `return x + 0`
 
@@ -84,9 +85,10 @@ def main(lesson: str, name: str) -> int:
         tests = [
             "tests/grading/test_variants.py",
             "tests/notebooks/test_questions.py",
+            "tests/notebooks/test_new_question.py",
             "tests/notebooks/test_lessons.py",
         ]
-        chosen = f"{name} or {source.stem.partition('.')[0]}. or sources"
+        chosen = f"{name} or {source.stem.partition('.')[0]}. or every_question or check_says or template"
         return subprocess.call(
             [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not nightly", "-k", chosen, *tests]
         )

@@ -8,7 +8,7 @@ import lessons
 import question
 from helpers import ROOT
 
-EXAMPLE = re.search(r"make question LESSON=(\S+) ID=(\w+)", (ROOT / "CONTRIBUTING.md").read_text()).groups()
+EXAMPLE = re.search(r"make question LESSON=(\S+) ID=q\w\w_(\w+)", (ROOT / "CONTRIBUTING.md").read_text()).groups()
 
 
 @pytest.fixture
@@ -23,16 +23,22 @@ def copied(tmp_path, monkeypatch):
     return tmp_path
 
 
+def following(text):
+    """Return the number of a lesson's next question, such as "q03"."""
+    numbers = map(int, re.findall(r'"grade_id": "q(\d\d)_', text))
+    return f"q{max(numbers) + 1:02}"
+
+
 def cells_of(text):
     return [(cell.cell_type, cell.source) for cell in lessons.release(lessons.master(text)).cells]
 
 
 def test_example_of_contributing_adds_a_question_with_a_hidden_part(copied):
-    lesson, name = EXAMPLE
+    lesson, function = EXAMPLE
     (source,) = lessons.begins_so(lesson, lessons.sources(copied))
     before = source.read_text()
+    name = f"{following(before)}_{function}"
     assert question.main(lesson, name) == 0
-    function = name.partition("_")[2]
     released = lessons.release(lessons.master(source.read_text())).cells
     mine = {cell.metadata.nbgrader.grade_id: cell for cell in released if "nbgrader" in cell.metadata}
     assert f"{function}(1)" in mine[f"{name}_test"].source and f"{function}(2)" not in mine[f"{name}_test"].source
@@ -63,8 +69,9 @@ def test_each_lesson_takes_a_question(lesson, copied):
 
 
 def test_number_that_does_not_follow_is_refused(copied):
-    with pytest.raises(SystemExit, match="the next begins with q03_"):
-        question.main("1", "q08_mean")
+    (source,) = lessons.begins_so("1", lessons.sources(copied))
+    with pytest.raises(SystemExit, match=f"the next begins with {following(source.read_text())}_"):
+        question.main("1", "q88_mean")
 
 
 def test_nothing_of_a_template_is_left_in_a_lesson():

@@ -60,7 +60,8 @@ def test_every_test_and_prompt_has_its_answer_cell(lesson):
     order = list(lesson.graded)
     for name in lesson.tested:
         assert order.index(f"{name}_test") == order.index(name) + 1
-        assert lesson.answers[name].cell_type == "code"
+        answer = lesson.answers[name]
+        assert answer.cell_type == "code" and "### BEGIN SOLUTION" in answer.source, name
     for name, prompt in lesson.prompts.items():
         assert order[order.index(name) + 1] == name.removesuffix("_prompt")
         assert "=== BEGIN MARK SCHEME ===" in prompt.source and prompt.metadata.nbgrader.locked
@@ -81,11 +82,19 @@ def test_points_match_the_text(lesson):
 def test_every_test_has_a_hidden_part_and_imports_nothing_heavy(lesson):
     for cell in lesson.tests.values():
         assert "### BEGIN HIDDEN TESTS" in cell.source and cell.metadata.nbgrader.locked
+        assert "raises-exception" in cell.metadata.tags, (
+            f"{cell.metadata.nbgrader.grade_id} would end a run of all cells"
+        )
         for node in ast.walk(ast.parse(cell.source)):
             if isinstance(node, ast.Import):
                 assert {alias.name for alias in node.names} <= IMPORTED
             if isinstance(node, ast.ImportFrom):
                 assert node.module in IMPORTED
+
+
+def test_each_question_with_tests_has_three_hints(lesson):
+    have = {question: len(steps) for question, steps in lessons.hints(lesson.text).items()}
+    assert have == dict.fromkeys(lesson.tested, 3)
 
 
 def test_released_lesson_has_no_hint_in_plain_text(lesson):

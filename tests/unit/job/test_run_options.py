@@ -118,7 +118,7 @@ def test_launch_has_every_option_as_a_plain_parameter():
     for name, each in OPTIONS.items():
         default = None if name in ("name", "cluster") else each.default  # the script says these
         assert (parameters[name].default, parameters[name].kind) == (default, inspect.Parameter.KEYWORD_ONLY), name
-        assert f"    {name}\n" in launching.launch.__doc__, name
+        assert f"    {name}\n" in launching.launch.__doc__ and each.metadata["help"], name
     ours = {"script", "args", "env", "site", "dry_run", "wait", "detach", "check", "arguments"}
     assert set(parameters) == ours | set(OPTIONS)
 
@@ -142,4 +142,15 @@ def test_option_is_read_where_it_is_said_to_reach(name):
 
 
 def test_option_that_nobody_reads_is_found():
-    assert "nice" not in read_by("run") | read_by("launcher") and "threads" in read_by("run")
+    assert "in_no_job" not in read_by("run") | read_by("launcher") and "threads" in read_by("run")
+
+
+def test_options_that_ranks_read_are_part_of_printed_lines():
+    tree = ast.parse((ROOT / "source_code/ddl/start/worker.py").read_text())
+    read = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "options"
+    }
+    lost = read & set(OPTIONS) - {"debug"} - set(RANK_OPTIONS)  # `debug` needs the launcher's terminal
+    assert "threads" in read and not lost, f"say that {lost} reach RANKS"

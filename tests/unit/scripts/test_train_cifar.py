@@ -6,6 +6,7 @@ from helpers import ROOT
 
 pytest.importorskip("horovod.tensorflow")
 
+from course.training.recipes import OPTIMIZERS
 from ddl.errors import CourseError
 
 
@@ -21,6 +22,11 @@ def script(monkeypatch):
 
     monkeypatch.setattr(train_cifar, "load", train_worker.small_data)
     return train_cifar
+
+
+def test_each_optimizers_options_are_the_scripts(script):
+    fits = {option for each in OPTIMIZERS.values() for option in each.fits}
+    assert fits and fits <= set(vars(script.parse_args([])))
 
 
 def test_invalid_settings_are_refused(script):

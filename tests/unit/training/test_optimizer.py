@@ -94,6 +94,19 @@ def test_each_registered_optimizer_takes_the_options_that_it_fits(name):
     assert float(optim.learning_rate) == 0.25 and np.all(variable.numpy() < 1)
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_weight_decay_changes_kernels_only(name):
+    after = {}
+    for decay in (0.0, 0.5):
+        variables = [tf.Variable(tf.ones([2, 2]), name="kernel"), tf.Variable(tf.ones([2]), name="bias")]
+        optim = make(name, 0.25, variables, weight_decay=decay)
+        gradients = [tf.constant([[1.0, -2.0], [0.5, 1.0]]), tf.constant([1.0, -2.0])]
+        optim.apply_gradients(zip(gradients, variables, strict=True))
+        after[decay] = [variable.numpy() for variable in variables]
+    (kernel, bias), (decayed, same_bias) = after[0.0], after[0.5]
+    assert not np.array_equal(kernel, decayed) and np.array_equal(bias, same_bias)
+
+
 def test_optimizer_that_is_not_registered_is_refused():
     with pytest.raises(SettingError, match="no optimizer 'lion'; the optimizers are: sgd"):
         make("lion", 0.1, [])
