@@ -48,6 +48,7 @@ def without_places(text, folder):
     """Return a text without what differs from machine to machine and run to run, line by line."""
     rules = {str(folder): "~", host_name(): "HOST", "laptop": "HOST", r"\d{8}-\d{6}-\w{4}": "RUN"}
     rules |= {r"\d+\.\d s": "S", r"\d:\d\d": "S", r"(?<=is )[\d.e+]+": "LOSS"}
+    rules |= {"rank 0 lost touch": "rank 0 was ended"}  # whichever comes first
     for old, new in rules.items():
         text = re.sub(old, new, text)
     return [line.rstrip() for line in text.splitlines() if line.strip()]

@@ -75,7 +75,7 @@ def test_each_guess_is_compared_at_a_cells_end(source):
 EXPECTED = {
     "Start_Here": ("% of the held-out images that are right: no guess · outcome: ", "questions answered, "),
     "3.Multi-GPU": ("largest difference ÷ largest weight: no guess · outcome: ",),
-    "3b.Strategies-in-Depth": ("times as long: no guess · outcome: 2",),
+    "3b.Strategies-in-Depth": ("ways with the same weights: no guess · outcome: 4",),
     "3c.Scaling-in-Depth": (),
     "3d.Text-and-Loops": ("points off: no guess · outcome: 15.9",),
     "3e.Failures-in-Depth": ("minutes between checkpoints: no guess · outcome: 19",),
