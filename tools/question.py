@@ -75,6 +75,12 @@ def added(text: str, name: str) -> str:
     return f"{before}\n\n{question}{cell}{after}"
 
 
+def following(text: str) -> str:
+    """Return the number of a lesson's next question, such as "q03"."""
+    have = map(int, re.findall(r'"grade_id": "q(\d\d)_', text))
+    return f"q{max(have, default=0) + 1:02}"
+
+
 def main(lesson: str, name: str) -> int:
     sources = lessons.begins_so(lesson, lessons.sources(lessons.ROOT))
     if not ID.fullmatch(name) or len(sources) != 1:
@@ -92,12 +98,8 @@ def main(lesson: str, name: str) -> int:
         return subprocess.call(
             [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not nightly", "-k", chosen, *tests]
         )
-    have = {int(number) for number in re.findall(r'"grade_id": "q(\d\d)_', text)}
-    following = f"q{max(have, default=0) + 1:02}"
-    if name[:3] != following:
-        sys.exit(
-            f"question: {source.name} has {len(have)} questions, so the next begins with {following}_, not {name[:4]}"
-        )
+    if name[:3] != (number := following(text)):
+        sys.exit(f"question: the next of {source.name} begins with {number}_, not {name[:4]}")
     longer = added(text, name)
     if not longer:
         sys.exit(f"question: {source.name} has no heading after its last question, before which the next would stand")

@@ -23,12 +23,6 @@ def copied(tmp_path, monkeypatch):
     return tmp_path
 
 
-def following(text):
-    """Return the number of a lesson's next question, such as "q03"."""
-    numbers = map(int, re.findall(r'"grade_id": "q(\d\d)_', text))
-    return f"q{max(numbers) + 1:02}"
-
-
 def cells_of(text):
     return [(cell.cell_type, cell.source) for cell in lessons.release(lessons.master(text)).cells]
 
@@ -37,7 +31,7 @@ def test_example_of_contributing_adds_a_question_with_a_hidden_part(copied):
     lesson, function = EXAMPLE
     (source,) = lessons.begins_so(lesson, lessons.sources(copied))
     before = source.read_text()
-    name = f"{following(before)}_{function}"
+    name = f"{question.following(before)}_{function}"
     assert question.main(lesson, name) == 0
     released = lessons.release(lessons.master(source.read_text())).cells
     mine = {cell.metadata.nbgrader.grade_id: cell for cell in released if "nbgrader" in cell.metadata}
@@ -70,7 +64,7 @@ def test_each_lesson_takes_a_question(lesson, copied):
 
 def test_number_that_does_not_follow_is_refused(copied):
     (source,) = lessons.begins_so("1", lessons.sources(copied))
-    with pytest.raises(SystemExit, match=f"the next begins with {following(source.read_text())}_"):
+    with pytest.raises(SystemExit, match=f"begins with {question.following(source.read_text())}_"):
         question.main("1", "q88_mean")
 
 
